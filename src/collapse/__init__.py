@@ -1,0 +1,1 @@
+"""Why deep Post-Norm transformers collapse."""

@@ -1,0 +1,109 @@
+"""One training: its optimization, what it records, and how it is executed."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from collapse.config.base import Fraction, NonNegativeInt, NonNegativeReal, PositiveInt, PositiveReal, Real, Section
+
+Scope = Literal["stream", "batch", "sequence"]
+
+
+class TrainingConfig(Section):
+    """Everything about the optimization that changes the numbers."""
+
+    steps: PositiveInt
+    """Optimizer steps to run."""
+    horizon: PositiveInt | None = None
+    """Step at which the cosine reaches its end; may exceed `steps`; null means `steps`."""
+    warmup_steps: NonNegativeInt
+    """Steps over which the learning rate rises linearly to its peak; 0 starts at the peak."""
+    lr: PositiveReal
+    """Peak learning rate."""
+    final_lr_fraction: Fraction = 0.0
+    """Learning rate at the horizon, as a share of the peak."""
+    batch_size: PositiveInt
+    """Sequences an optimizer step, over all processes and accumulation steps."""
+    betas: tuple[
+        Annotated[Real, Field(ge=0, lt=1)],
+        Annotated[Real, Field(ge=0, lt=1)],
+    ] = (0.9, 0.95)
+    """AdamW's decay rates."""
+    weight_decay: NonNegativeReal = 0.1
+    """AdamW's decoupled weight decay; applied to matrices, not to RMSNorm gains."""
+    clip: PositiveReal = 1.0
+    """Global gradient norm above which gradients are scaled down."""
+    seed: NonNegativeInt = 0
+    """Seed of the initialization and of the order of the data."""
+    scope: Scope = "stream"
+    """What is trained on: the `stream` of all text, or one `batch`, or one `sequence` of it over and over."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Arithmetic: `auto` is fp32 on CPU and bf16 (with fp32 accumulation and master weights) on GPU."""
+
+    @property
+    def sequences_per_step(self) -> int:
+        """Sequences in one step: the batch, or 1 where the scope is a single sequence."""
+        return 1 if self.scope == "sequence" else self.batch_size
+
+    @property
+    def decay_steps(self) -> int:
+        """Step at which the cosine ends."""
+        return self.horizon if self.horizon is not None else self.steps
+
+    @model_validator(mode="after")
+    def _schedule_is_possible(self) -> Self:
+        if self.decay_steps < self.steps:
+            raise ValueError(f"horizon must be at least steps (got horizon {self.decay_steps}, steps {self.steps})")
+        if self.warmup_steps >= self.decay_steps:
+            raise ValueError(
+                f"warmup_steps must be below the horizon (got warmup_steps {self.warmup_steps}, "
+                f"horizon {self.decay_steps})"
+            )
+        return self
+
+
+class RecordConfig(Section):
+    """What a run records beyond the quantities of every step."""
+
+    floor_every: PositiveInt = 10
+    """Record the LM head's spectral norm, and with it the loss floor of Theorem 3.8 (i), every so many steps."""
+    validation_sequences: NonNegativeInt = 64
+    """Held-out sequences on which the final loss is measured, at most; 0 measures none."""
+
+
+class ExecutionConfig(Section):
+    """How trainings are executed: no key here is part of a run's identity, and changing one reruns nothing."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """`auto` takes a GPU where there is one."""
+    processes: PositiveInt = 1
+    """Data-parallel processes a training; on GPUs each gets its own."""
+    threads: PositiveInt = 1
+    """CPU threads a process."""
+    micro_batch_size: PositiveInt
+    """Sequences that a process handles at once; the rest of the batch is accumulated."""
+    flush_every: PositiveInt = 16
+    """Steps between moving recorded quantities from the device to disk."""
+    checkpoint_every: PositiveInt = 100
+    """Steps between checkpoints."""
+    log_seconds: PositiveReal = 5.0
+    """Seconds between lines of progress."""
+
+    def split(self, sequences: int) -> tuple[int, int]:
+        """(micro-batch size, accumulation steps) of a process for a step of so many sequences.
+
+        Raises:
+            ValueError: where the sequences do not divide evenly over processes and micro-batches.
+        """
+        if sequences % self.processes:
+            raise ValueError(
+                f"a step of {sequences} sequence(s) cannot be split evenly over execution.processes = {self.processes}"
+            )
+        local = sequences // self.processes
+        micro = min(self.micro_batch_size, local)
+        if local % micro:
+            raise ValueError(
+                f"the {local} sequences that a process has in a step cannot be split evenly into micro-batches of "
+                f"execution.micro_batch_size = {micro}"
+            )
+        return micro, local // micro
