@@ -1,0 +1,1 @@
+"""Recording: what a training step yields, and how it is measured."""
