@@ -1,8 +1,8 @@
 """What counts as collapsed, and where a transition begins."""
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from collapse.config.base import PositiveInt, Real, Section
 
@@ -14,7 +14,19 @@ class AnalysisConfig(Section):
 
     final_steps: PositiveInt = 20
     """Steps at the end of a run over which final values are averaged."""
+    smoothing_steps: PositiveInt = 9
+    """Width of the centred running median that takes batch noise from last-layer token similarity."""
     collapsed_tsim: Similarity = 0.99
     """A run counts as collapsed if its last-layer token similarity ends, and stays, above this."""
+    repaired_tsim: Similarity = 0.9
+    """A collapse counts as repaired once last-layer token similarity falls below this again."""
     rise_fraction: Similarity = 0.1
     """The transition begins where last-layer token similarity leaves its earlier level by this share of the rise."""
+
+    @model_validator(mode="after")
+    def _repaired_is_below_collapsed(self) -> Self:
+        if self.repaired_tsim > self.collapsed_tsim:
+            raise ValueError(
+                f"repaired_tsim must not exceed collapsed_tsim (got {self.repaired_tsim} and {self.collapsed_tsim})"
+            )
+        return self

@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from collapse.errors import CollapseError
+
 
 class Section(BaseModel):
     """A config section: immutable, extra keys forbidden, infinities and NaN rejected, defaults validated."""
@@ -16,7 +18,7 @@ class Section(BaseModel):
         return self.model_dump(mode="json")
 
 
-class ConfigError(ValueError):
+class ConfigError(CollapseError, ValueError):
     """Everything that is wrong with a config, one `key: what was wrong (got ...)` line a problem."""
 
     def __init__(self, problems: list[str], source: str = "config") -> None:

@@ -35,7 +35,7 @@ class FiguresConfig(Section):
     layer_stride: PositiveInt = 5
     """Layers shown: 1, then every multiple of this, then the last."""
     mask_gradient_below: NonNegativeReal = 1e-10
-    """Mask alpha and c in plots where either gradient norm is below this (Appendix F.4); stored data are never masked."""
+    """Plots mask alpha and c where either gradient norm is below this (Appendix F.4); stored data are never masked."""
     window: PositiveInt = 40
     """Steps shown on either side of the transition in figures 4, 11, 13, 16, 19."""
     roles: RolesConfig = Field(default_factory=RolesConfig)

@@ -1,0 +1,47 @@
+# Everything a newcomer needs: `make results`. Each target sets up what it needs, once.
+PYTHON ?= python3
+CORES ?= all
+# Another config: make results CONFIG=config/paper.yaml
+CONFIG ?=
+# Further options for snakemake or pytest: make results ARGS=--dry-run
+ARGS ?=
+
+VENV := .venv
+READY := $(VENV)/.ready
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help results test lint bench clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@echo "  Variables: CONFIG=config/paper.yaml  CORES=4  ARGS=--dry-run  PYTHON=python3.12"
+
+results: $(READY) ## train, analyse and draw everything a config asks for; the report is results/<name>/report.html
+	@test -z "$(CONFIG)" || test -f "$(CONFIG)" || { echo "error: no such config file: $(CONFIG)" >&2; exit 1; }
+	snakemake --cores $(CORES) $(if $(CONFIG),--configfile $(CONFIG)) $(ARGS)
+
+test: $(READY) ## run all tests
+	python -m pytest $(ARGS)
+
+lint: $(READY) ## check style, types and the workflow
+	ruff check .
+	ruff format --check .
+	mypy
+	snakefmt --check Snakefile workflow
+	snakemake --lint
+
+bench: $(READY) ## measure what recording costs, and the speed against Hugging Face's Llama
+	python bench/run.py $(ARGS)
+
+clean: ## remove caches and the environment; results stay
+	rm -rf $(VENV) build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests bench workflow -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "error: Python 3.11 or newer is needed; name one: make PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@

@@ -1,0 +1,47 @@
+# From a config to a report. Rules are in workflow/rules/, choices in config/, all logic in src/collapse/.
+from snakemake.exceptions import WorkflowError
+
+from collapse.config.base import ConfigError
+from collapse.config.workflow import plan
+
+if not workflow.overwrite_configfiles:
+
+    configfile: "config/config.yaml"
+
+
+try:
+    PLAN = plan(
+        config,
+        ", ".join(map(str, workflow.overwrite_configfiles or workflow.configfiles)),
+    )
+except ConfigError as error:
+    raise WorkflowError(str(error)) from None
+
+
+pathvars:
+    results=str(PLAN.paths.root),
+    logs=str(PLAN.paths.logs),
+    benchmarks=str(PLAN.paths.benchmarks),
+    corpus=str(PLAN.paths.corpus(PLAN.config.data.corpus_id)),
+    tokens=str(PLAN.paths.tokens(PLAN.config.data.tokens_id)),
+
+
+wildcard_constraints:
+    run="|".join(PLAN.runs),
+
+
+# Stages run under the Python that runs Snakemake, and print line by line.
+shell.prefix(f"export PATH={Path(sys.executable).parent}:$PATH PYTHONUNBUFFERED=1; ")
+
+
+rule all:
+    default_target: True
+    input:
+        "<results>/report.html",
+
+
+include: "workflow/rules/corpus.smk"
+include: "workflow/rules/training.smk"
+include: "workflow/rules/analysis.smk"
+include: "workflow/rules/figures.smk"
+include: "workflow/rules/report.smk"

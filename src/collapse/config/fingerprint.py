@@ -1,0 +1,139 @@
+"""A stage's code fingerprint: a digest of all the code of this package that can change what the stage computes.
+
+It follows the imports of the stage's module, statically: files are parsed, never imported. What cannot change a number
+does not count: comments, docstrings, formatting, `if TYPE_CHECKING:` blocks, and the tables of names that a lazy
+package `__init__` offers (no module of the package takes a name from one; a test sees to that).
+"""
+
+import ast
+import hashlib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+PACKAGE = Path(__file__).resolve().parents[1]
+"""Folder of the package whose code is fingerprinted."""
+
+_NO_DATA = {".py", ".pyc", ".typed"}
+
+
+class _Significant(ast.NodeTransformer):
+    """Removes the statements that cannot change what the code computes."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        documentation = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if documentation else self.generic_visit(node)
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[Any]:
+        if ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            return [self.visit(statement) for statement in node.orelse]
+        return self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
+        lazy_table = isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "lazy_loader.attach"
+        return None if lazy_table else self.generic_visit(node)
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    tree: ast.Module = _Significant().visit(ast.parse(path.read_bytes(), filename=str(path)))
+    return tree
+
+
+def _outline(value: object) -> str:
+    """A syntax tree as text: no positions and no empty fields, so that every Python version gives the same."""
+    if isinstance(value, ast.AST):
+        fields = ((name, field) for name, field in ast.iter_fields(value) if field not in (None, []) and name != "kind")
+        return f"{type(value).__name__}({','.join(f'{name}={_outline(field)}' for name, field in fields)})"
+    if isinstance(value, list):
+        return f"[{','.join(map(_outline, value))}]"
+    return repr(value)
+
+
+def module_file(name: str, package: Path = PACKAGE) -> Path | None:
+    """File of a module of the package by its dotted name; None where the package has no such module."""
+    root, *parts = name.split(".")
+    base = package.joinpath(*parts)
+    if root != package.name:
+        return None
+    candidates = (base / "__init__.py", base.with_suffix(".py"))
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _named(tree: ast.Module) -> Iterator[str]:
+    """Dotted names that a module imports, or spells out whole as a string (a module that it starts as a process)."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                raise SyntaxError(
+                    f"line {node.lineno}: relative imports are not followed; write the module's whole name"
+                )
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def _modules(name: str, package: Path) -> list[str]:
+    """The modules of the package that importing a dotted name runs: the packages around it, and itself if it is one."""
+    parts = name.split(".")
+    prefixes = (".".join(parts[: end + 1]) for end in range(len(parts)))
+    return [prefix for prefix in prefixes if module_file(prefix, package)]
+
+
+@cache
+def imports(module: str, package: Path = PACKAGE) -> frozenset[str]:
+    """Modules of the package that a module imports itself, the packages around each one included."""
+    path = module_file(module, package)
+    if path is None:
+        raise ModuleNotFoundError(f"the package {package.name} has no module {module}")
+    found = {prefix for name in _named(_tree(path)) for prefix in _modules(name, package)}
+    return frozenset(found - {module})
+
+
+@cache
+def closure(module: str, package: Path = PACKAGE) -> tuple[str, ...]:
+    """A stage's module, its `__main__` where it is a package, and every module that these import, sorted."""
+    main = f"{module}.__main__"
+    waiting = [*_modules(module, package), *([main] if module_file(main, package) else [])]
+    found: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting.extend(imports(name, package))
+    return tuple(sorted(found))
+
+
+def _data_files(folder: Path) -> Iterator[Path]:
+    """Templates and other package data beside a module."""
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and path.suffix not in _NO_DATA and not path.name.startswith(".") and path.name[-1] != "~":
+            yield path
+
+
+@cache
+def fingerprint(module: str, package: Path = PACKAGE) -> str:
+    """Digest, 12 hex digits, of all the code and package data that a stage's module leads to.
+
+    Args:
+        module: dotted name, such as `collapse.training`.
+        package: folder of the package.
+
+    Raises:
+        ModuleNotFoundError: where the package has no such module.
+    """
+    if module_file(module, package) is None:
+        raise ModuleNotFoundError(f"the package {package.name} has no module {module}")
+    total = hashlib.sha256()
+    folders = set()
+    for name in closure(module, package):
+        path = module_file(name, package)
+        assert path is not None
+        folders.add(path.parent)
+        total.update(f"{name}\0{_outline(_tree(path))}\n".encode())
+    for path in (data for folder in sorted(folders) for data in _data_files(folder)):
+        total.update(f"{path.relative_to(package).as_posix()}\0".encode() + path.read_bytes())
+    return total.hexdigest()[:12]

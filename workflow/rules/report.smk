@@ -1,0 +1,25 @@
+# Everything on one self-contained page.
+
+
+rule report:
+    input:
+        summary="<results>/summary.csv",
+        figures=[f"<results>/figures/{figure}.png" for figure in PLAN.figures],
+    output:
+        html="<results>/report.html",
+    log:
+        "<logs>/report.log",
+    benchmark:
+        "<benchmarks>/report.tsv"
+    conda:
+        "collapse"
+    resources:
+        mem_mb=1000,
+    params:
+        spec=PLAN.report,
+        code=PLAN.code("report"),
+        config=lambda wildcards, input: PLAN.whole,
+        results=subpath(output.html, parent=True),
+    shell:
+        "python -m collapse.report --config {params.config:q} --results {params.results:q} --summary {input.summary:q}"
+        " --out {output.html:q} 2>&1 | tee -i {log:q}"

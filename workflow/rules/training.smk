@@ -1,0 +1,31 @@
+# One training a run of the grid. Checkpoints and the history of a training under way live in the scratch folder, which
+# is no output: Snakemake deletes the outputs of a job that was stopped, and the next start goes on from the scratch.
+
+
+rule train:
+    input:
+        tokens="<tokens>/manifest.json",
+    output:
+        metrics=directory("<results>/runs/{run}/metrics.zarr"),
+        manifest="<results>/runs/{run}/manifest.json",
+    log:
+        "<logs>/train/{run}.log",
+    benchmark:
+        "<benchmarks>/train/{run}.tsv"
+    conda:
+        "collapse"
+    threads: PLAN.train_threads
+    resources:
+        mem_mb=2000 * PLAN.config.execution.processes,
+    params:
+        spec=lambda wildcards: PLAN.run(wildcards.run),
+        code=PLAN.code("training"),
+        # Functions of `input`, `output` or `threads` are not compared when Snakemake decides what to rerun.
+        execution=lambda wildcards, input: PLAN.execution,
+        omp_threads=lambda wildcards, threads: max(1, threads // PLAN.config.execution.processes),
+        tokens=subpath(input.tokens, parent=True),
+        scratch=lambda wildcards, output: PLAN.paths.scratch(f"{wildcards.run}-{PLAN.code('training')}"),
+        out=subpath(output.manifest, parent=True),
+    shell:
+        "OMP_NUM_THREADS={params.omp_threads} python -m collapse.training --spec {params.spec:q} --execution {params.execution:q} --code {params.code}"
+        " --tokens {params.tokens:q} --scratch {params.scratch:q} --out {params.out:q} 2>&1 | tee -i {log:q}"
