@@ -1,0 +1,1 @@
+"""Text: where it comes from, how it becomes token ids, and in what order they are trained on."""

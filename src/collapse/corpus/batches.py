@@ -1,0 +1,102 @@
+"""Training batches as a pure function of seed and step, so that resuming needs no state of a loader."""
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collapse.config.training import Scope
+from collapse.corpus.store import Tokens
+from collapse.errors import CollapseError
+
+Batch = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Inputs and labels, (sequences, sequence_length) each: a label is the token after its input."""
+
+_SCAN = 1 << 24
+
+
+class Batches:
+    """The batches of a run.
+
+    The tokens are cut into windows that do not overlap, each of `sequence_length` inputs and, shifted by one, as many
+    labels. Under scope `stream` they are visited in a pseudo-random order that is drawn anew every epoch from
+    (seed, epoch), each window once an epoch; a step may reach over the end of an epoch. Under `batch` every step is
+    the stream's step 0, under `sequence` it is the first sequence of that.
+    """
+
+    def __init__(
+        self, tokens: Tokens, sequence_length: int, sequences: int, seed: int, scope: Scope, vocab_size: int
+    ) -> None:
+        """Check the tokens and take them in.
+
+        Args:
+            tokens: (tokens,) ids.
+            sequence_length: n.
+            sequences: sequences a step; 1 under scope `sequence`.
+            seed: of the order.
+            scope: what is trained on.
+            vocab_size: of the model; every id must be below it.
+
+        Raises:
+            CollapseError: where there are fewer than n + 1 tokens, or an id is outside the vocabulary.
+            ValueError: where scope `sequence` is asked for more than one sequence.
+        """
+        if scope == "sequence" and sequences != 1:
+            raise ValueError(f"scope sequence has one sequence a step (got {sequences})")
+        self.windows = (len(tokens) - 1) // sequence_length
+        if self.windows < 1:
+            raise CollapseError(
+                f"the corpus has {len(tokens)} training tokens, fewer than one sequence needs (model.sequence_length + "
+                f"1 = {sequence_length + 1}): give more text or shorten the sequences"
+            )
+        check_vocabulary(tokens, vocab_size)
+        self._tokens = tokens
+        self._n = sequence_length
+        self._sequences = sequences
+        self._seed = seed
+        self._scope = scope
+        self._permutation = lru_cache(maxsize=2)(self._draw)
+
+    def _draw(self, epoch: int) -> NDArray[np.int64]:
+        return np.random.default_rng([self._seed, epoch]).permutation(self.windows)
+
+    def order(self, step: int) -> list[int]:
+        """Numbers of the windows of a step, counted from the start of the tokens."""
+        first = 0 if self._scope != "stream" else step * self._sequences
+        visits = (divmod(visit, self.windows) for visit in range(first, first + self._sequences))
+        return [int(self._permutation(epoch)[position]) for epoch, position in visits]
+
+    def at(self, step: int) -> Batch:
+        """Inputs and labels of a step (0-based), int64, (sequences, sequence_length) each."""
+        return _cut(self._tokens, self._n, self.order(step))
+
+
+def windows(tokens: Tokens, sequence_length: int, count: int) -> Batch:
+    """The first `count` windows in order, or as many as there are: inputs and labels, (windows, sequence_length)."""
+    available = max(0, (len(tokens) - 1) // sequence_length)
+    return _cut(tokens, sequence_length, list(range(min(count, available))))
+
+
+def _cut(tokens: Tokens, n: int, numbers: list[int]) -> Batch:
+    rows = np.empty((len(numbers), n + 1), np.int64)
+    for row, number in zip(rows, numbers, strict=True):
+        row[:] = tokens[number * n : number * n + n + 1]
+    return rows[:, :-1].copy(), rows[:, 1:].copy()
+
+
+def check_vocabulary(tokens: Tokens, vocab_size: int) -> None:
+    """Check that every id is below the size of a model's vocabulary.
+
+    Raises:
+        CollapseError: naming the first id that is not, and its position.
+    """
+    if np.iinfo(tokens.dtype).max < vocab_size:
+        return
+    for start in range(0, len(tokens), _SCAN):
+        part = tokens[start : start + _SCAN]
+        if part.max() >= vocab_size:
+            position = start + int(np.argmax(part >= vocab_size))
+            raise CollapseError(
+                f"token id {tokens[position]} at position {position} is outside the model's vocabulary "
+                f"(model.vocab_size is {vocab_size}): give the model the vocabulary of its tokenizer"
+            )

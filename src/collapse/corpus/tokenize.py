@@ -1,0 +1,135 @@
+"""The `tokenize` stage: documents become a token store."""
+
+import argparse
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import sentencepiece
+from pydantic import TypeAdapter
+
+from collapse.config.run import DataSpec
+from collapse.corpus.command import Progress, parse_spec
+from collapse.corpus.document import Document
+from collapse.corpus.sources import attributions, describe, documents
+from collapse.corpus.store import SplitWriter, TokenManifest, dtype_for, write_manifest
+from collapse.corpus.tokenizer import load, read_model
+from collapse.errors import CollapseError, run_stage
+
+BATCH_CHARACTERS = 1 << 20
+
+
+def is_validation(url: str, fraction: float) -> bool:
+    """Whether the documents of a url are held out: by the SHA-256 of the url, so the same everywhere and for ever."""
+    return int.from_bytes(hashlib.sha256(url.encode()).digest()[:8]) < fraction * 2**64
+
+
+def batched(texts: Iterable[Document]) -> Iterator[list[Document]]:
+    """Lists of documents of about `BATCH_CHARACTERS` characters each."""
+    batch: list[Document] = []
+    size = 0
+    for document in texts:
+        batch.append(document)
+        size += len(document.text)
+        if size >= BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def tokenize(
+    spec: DataSpec, tokenizer: Path, out: Path, fetched: Path | None = None, threads: int = 1
+) -> TokenManifest:
+    """Encode a corpus into a token store: EOS after every document, train and validation apart by url.
+
+    What is written is a function of the spec, the tokenizer and the text alone. The manifest is written last.
+
+    Args:
+        spec: corpus and tokens.
+        tokenizer: path of the SentencePiece model.
+        out: folder of the store.
+        fetched: folder of the fetched sample corpus.
+        threads: threads to encode with.
+
+    Raises:
+        CollapseError: where the tokenizer or the text is missing or damaged, or nothing is left to train on.
+    """
+    model = read_model(tokenizer)
+    processor = load(model, str(tokenizer))
+    vocab_size, eos = processor.get_piece_size(), processor.eos_id()
+    dtype = dtype_for(vocab_size)
+    fraction, limit = spec.tokens.validation_fraction, spec.tokens.max_tokens
+    texts = documents(spec.corpus, fetched)
+    counts = np.zeros(vocab_size, np.int64)
+    progress = Progress("tokenizing", "tokens")
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "manifest.json").unlink(missing_ok=True)
+    with SplitWriter(out, "train", dtype) as train, SplitWriter(out, "validation", dtype) as validation:
+        for batch in batched(texts):
+            kept: list[list[int]] = []
+            held_out: list[list[int]] = []
+            room = None if limit is None else limit - train.tokens
+            for document, ids in zip(batch, _encode(processor, batch, threads), strict=True):
+                ids.append(eos)
+                if is_validation(document.url, fraction):
+                    held_out.append(ids)
+                    continue
+                kept.append(ids[:room])
+                if room is not None and (room := room - len(kept[-1])) == 0:
+                    break
+            for writer, part in ((train, kept), (validation, held_out)):
+                writer.append(np.fromiter(chain.from_iterable(part), dtype, sum(map(len, part))), len(part))
+            counts += np.bincount(np.fromiter(chain.from_iterable(kept), np.int64), minlength=vocab_size)
+            if train.tokens == limit:
+                break
+            shares = [share for share in (texts.fraction, limit and train.tokens / limit) if share is not None]
+            progress.update(train.tokens + validation.tokens, max(shares, default=None))
+        if train.tokens == 0:
+            raise CollapseError(
+                f"{texts.name}: all {validation.documents} documents are held out by tokens.validation_fraction = "
+                f"{fraction}, so none is left to train on; lower it or give more text"
+            )
+        manifest = TokenManifest(
+            spec=spec,
+            corpus=describe(spec.corpus),
+            attributions=attributions(spec.corpus, fetched),
+            skipped_empty=texts.empty,
+            tokenizer_sha256=hashlib.sha256(model).hexdigest(),
+            vocab_size=vocab_size,
+            eos_id=eos,
+            dtype=dtype,
+            train=train.finish(),
+            validation=validation.finish(),
+            token_frequencies=counts.tolist(),
+        )
+    write_manifest(out, manifest)
+    return manifest
+
+
+def _encode(processor: sentencepiece.SentencePieceProcessor, batch: list[Document], threads: int) -> list[list[int]]:
+    encoded: list[list[int]] = processor.encode([d.text for d in batch], out_type=int, num_threads=threads)
+    return encoded
+
+
+def main() -> None:
+    """Command line of the stage."""
+    parser = argparse.ArgumentParser(prog="python -m collapse.corpus.tokenize", description=__doc__)
+    parser.add_argument("--spec", required=True, help="sections corpus and tokens of the config, as JSON")
+    parser.add_argument("--corpus", type=Path, help="folder that the fetch stage wrote; for the sample corpus")
+    parser.add_argument("--tokenizer", required=True, type=Path, help="SentencePiece model file")
+    parser.add_argument("--out", required=True, type=Path, help="folder of the token store")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="threads to encode with")
+    args = parser.parse_args()
+    manifest = tokenize(
+        parse_spec(TypeAdapter(DataSpec), args.spec), args.tokenizer, args.out, args.corpus, args.threads
+    )
+    for split in (manifest.train, manifest.validation):
+        print(f"{split.tokens:,} tokens of {split.documents:,} documents")
+
+
+if __name__ == "__main__":
+    run_stage(main)

@@ -1,0 +1,157 @@
+"""The `tokenizer` stage: obtains a SentencePiece model, trained here or taken from elsewhere."""
+
+import argparse
+import hashlib
+import io
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+import sentencepiece
+from pydantic import TypeAdapter
+
+from collapse.config.run import DataSpec
+from collapse.config.tokens import FileTokenizer, HubTokenizer, TrainedTokenizer
+from collapse.corpus import hub
+from collapse.corpus.command import parse_spec
+from collapse.corpus.document import Document
+from collapse.corpus.sources import documents
+from collapse.corpus.wheels import MISTRAL_COMMON, read_member
+from collapse.errors import CollapseError, run_stage
+from collapse.files import write_atomic
+
+WHEEL_MEMBER = "mistral_common/data/tokenizer.model.v1"
+WHEEL_MEMBER_SHA256 = "dadfd56d766715c61d2ef780a525ab43b8e6da4de6865bda3d95fdef5e134055"
+
+
+def load(model: bytes, name: str) -> sentencepiece.SentencePieceProcessor:
+    """The encoder of a SentencePiece model.
+
+    Args:
+        model: content of the model file.
+        name: what to call it in messages.
+
+    Raises:
+        CollapseError: where the bytes are no SentencePiece model, or it has no end-of-sequence piece.
+    """
+    try:
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    except RuntimeError:
+        processor = None
+    if processor is None or processor.get_piece_size() == 0:
+        raise CollapseError(f"{name}: not a SentencePiece model ({len(model)} bytes)")
+    if processor.eos_id() < 0:
+        raise CollapseError(f"{name}: the model has no end-of-sequence piece, which must stand between documents")
+    return processor
+
+
+def train(texts: Iterable[Document], vocab_size: int) -> bytes:
+    """A SentencePiece BPE model of Llama-2's kind: byte fallback, split digits, no normalization.
+
+    The same texts give the same bytes.
+
+    Raises:
+        CollapseError: where the texts are too few for the vocabulary, or too varied.
+    """
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_lines(texts),
+            model_writer=model,
+            model_type="bpe",
+            vocab_size=vocab_size,
+            unk_id=0,
+            bos_id=1,
+            eos_id=2,
+            pad_id=-1,
+            byte_fallback=True,
+            split_digits=True,
+            allow_whitespace_only_pieces=True,
+            normalization_rule_name="identity",
+            remove_extra_whitespaces=False,
+            max_sentence_length=1 << 24,
+            num_threads=1,
+            minloglevel=3,
+        )
+    except RuntimeError as error:
+        raise CollapseError(_reason(str(error), vocab_size)) from None
+    return model.getvalue()
+
+
+def _lines(texts: Iterable[Document]) -> Iterator[str]:
+    for document in texts:
+        yield from filter(None, document.text.split("\n"))
+
+
+def _reason(message: str, vocab_size: int) -> str:
+    if most := re.search(r"Vocabulary size too high.*?<= (\d+)", message):
+        return (
+            f"tokens.tokenizer.vocab_size: the corpus is too small for {vocab_size} pieces: "
+            f"at most {most[1]} can be made of it"
+        )
+    if least := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+        return (
+            f"tokens.tokenizer.vocab_size: {vocab_size} pieces do not hold the characters of the corpus: "
+            f"at least {least[1]} are needed"
+        )
+    return f"tokens.tokenizer: SentencePiece cannot train {vocab_size} pieces on this corpus ({message.strip()})"
+
+
+def obtain(spec: DataSpec, fetched: Path | None = None) -> bytes:
+    """Content of the SentencePiece model that a spec asks for, checked.
+
+    Raises:
+        CollapseError: where it cannot be had, does not have the SHA-256 it must have, or is no SentencePiece model.
+    """
+    tokenizer = spec.tokens.tokenizer
+    if isinstance(tokenizer, TrainedTokenizer):
+        return train(islice(documents(spec.corpus, fetched), tokenizer.documents), tokenizer.vocab_size)
+    wanted: str | None
+    if isinstance(tokenizer, FileTokenizer):
+        name, wanted = tokenizer.path, tokenizer.sha256
+        model = _read(Path(tokenizer.path), "tokens.tokenizer.path")
+    elif isinstance(tokenizer, HubTokenizer):
+        name, wanted = f"{tokenizer.filename} of {tokenizer.repository}", tokenizer.sha256
+        model = hub.file(tokenizer.repository, tokenizer.filename, tokenizer.revision).read_bytes()
+    else:
+        name, wanted = f"{WHEEL_MEMBER} of {MISTRAL_COMMON.filename}", WHEEL_MEMBER_SHA256
+        model = read_member(MISTRAL_COMMON, WHEEL_MEMBER)
+    found = hashlib.sha256(model).hexdigest()
+    if wanted is not None and found != wanted:
+        raise CollapseError(f"{name}: its sha256 is {found}, but it should be {wanted}; get the right file")
+    load(model, name)
+    return model
+
+
+def read_model(path: Path) -> bytes:
+    """Content of a model file that the tokenizer stage wrote.
+
+    Raises:
+        CollapseError: where there is none.
+    """
+    return _read(path, "--tokenizer")
+
+
+def _read(path: Path, key: str) -> bytes:
+    if not path.is_file():
+        raise CollapseError(f"{key}: {path} does not exist (looked from {Path.cwd()})")
+    return path.read_bytes()
+
+
+def main() -> None:
+    """Command line of the stage."""
+    parser = argparse.ArgumentParser(prog="python -m collapse.corpus.tokenizer", description=__doc__)
+    parser.add_argument("--spec", required=True, help="sections corpus and tokens of the config, as JSON")
+    parser.add_argument("--corpus", type=Path, help="folder that the fetch stage wrote; for the sample corpus")
+    parser.add_argument("--out", required=True, type=Path, help="path of the model file to write")
+    args = parser.parse_args()
+    spec = parse_spec(TypeAdapter(DataSpec), args.spec)
+    model = obtain(spec, args.corpus)
+    write_atomic(args.out, model)
+    pieces = load(model, str(args.out)).get_piece_size()
+    print(f"tokenizer ({spec.tokens.tokenizer.kind}): {pieces:,} pieces in {args.out}")
+
+
+if __name__ == "__main__":
+    run_stage(main)
