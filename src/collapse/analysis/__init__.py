@@ -1,0 +1,1 @@
+"""Analysis: what the stored runs show. Reads stores, never torch."""

@@ -1,0 +1,107 @@
+"""When a run collapsed: the sharp rise of last-layer token similarity, from stored metrics only.
+
+The definition, for last-layer token similarity t(s) at the measured (finite) steps s, smoothed by a running median of
+`smoothing_steps`, with thresholds from `AnalysisConfig`:
+
+1. The run is *collapsed* if t stays above `collapsed_tsim` over its last `final_steps` steps (over all of a shorter
+   run). The other points are defined for collapsed runs only.
+2. The final collapsed stretch starts at the first step with t > `collapsed_tsim` after the last step with
+   t < `repaired_tsim`. So an earlier dip to t = 1 is no part of it if it was repaired, that is, if t came back below
+   `repaired_tsim`; small relapses between the thresholds do not end the stretch.
+3. The *rise* runs from the end of the previous collapsed stretch (the run's first step where there was none) to that
+   start. With t0 the lowest t in it, its *pace* is the fewest steps in which t gains (1 - t0)/2 without falling back.
+4. The *earlier level* is the lowest t within four paces before the last step with t <= (1 + t0)/2: the level just
+   before the rise, whatever slow drift had brought t there.
+5. The *transition step* is the first step after the last with t <= level + `rise_fraction` (1 - level).
+6. The transition is over at the first step from which t > `collapsed_tsim` for good; its length is counted from the
+   transition step to there.
+
+A run that is above `collapsed_tsim` from its first step on has its transition there, with length 0.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+
+from collapse.config.analysis import AnalysisConfig
+
+REACH = 4
+"""Paces before the half-way point in which the earlier level is sought: a logistic rise is at 0.01 % there."""
+
+
+@dataclass(frozen=True)
+class Transition:
+    """When, if at all, a run collapsed. Steps are NaN where the run did not."""
+
+    collapsed: bool
+    step: float
+    """First step of the sharp rise."""
+    settled: float
+    """First step from which last-layer token similarity is above the threshold for good."""
+
+    @property
+    def length(self) -> float:
+        """Steps that the transition took."""
+        return self.settled - self.step
+
+
+NO_TRANSITION = Transition(collapsed=False, step=np.nan, settled=np.nan)
+
+
+def find_transition(steps: ArrayLike, tsim: ArrayLike, config: AnalysisConfig) -> Transition:
+    """The transition in a curve of last-layer token similarity, as this module defines it.
+
+    Args:
+        steps: Optimizer steps, (S,), increasing.
+        tsim: Last-layer token similarity at these steps, (S,); NaN where it was not measured.
+        config: Thresholds.
+    """
+    curve = pd.Series(np.asarray(tsim, float), index=np.asarray(steps)).dropna()
+    curve = curve.rolling(config.smoothing_steps, center=True, min_periods=1).median()
+    t = curve.to_numpy()
+    if not len(t) or not (t[-config.final_steps :] > config.collapsed_tsim).all():
+        return NO_TRANSITION
+    repaired = _last(t < config.repaired_tsim)
+    start = repaired + 1 + int(np.argmax(t[repaired + 1 :] > config.collapsed_tsim))
+    previous = _last(t[: max(repaired, 0)] > config.collapsed_tsim) + 1
+    onset = previous + _onset(t[previous : start + 1], config.rise_fraction)
+    settled = _last(t <= config.collapsed_tsim) + 1
+    return Transition(collapsed=True, step=float(curve.index[onset]), settled=float(curve.index[settled]))
+
+
+def transition_of(run: xr.Dataset, config: AnalysisConfig) -> Transition:
+    """The transition of a run, from its `tsim_final`."""
+    return find_transition(run["step"].values, run["tsim_final"].values, config)
+
+
+def loss_before(run: xr.Dataset, step: float, config: AnalysisConfig) -> float:
+    """The lowest loss that a run had reached before a step: its lowest mean over `final_steps` consecutive steps, nats.
+
+    With fewer steps than that before it, their mean; without any, NaN. A NaN step stands for the run's end.
+    """
+    loss = run["loss"].to_series()
+    loss = (loss if np.isnan(step) else loss[loss.index < step]).dropna()
+    if loss.empty:
+        return np.nan
+    return float(loss.rolling(min(config.final_steps, len(loss))).mean().min())
+
+
+def _last(condition: NDArray[np.bool_]) -> int:
+    """Index of the last true value; -1 where there is none."""
+    found = np.flatnonzero(condition)
+    return int(found[-1]) if len(found) else -1
+
+
+def _onset(t: NDArray[np.float64], rise_fraction: float) -> int:
+    """Index of the first step of the sharp rise that ends at the last value of `t`."""
+    lowest = t.min()
+    half = (1 - lowest) / 2
+    reached = np.minimum.accumulate(t[::-1])[::-1]  # t never falls below this again
+    ends = np.searchsorted(reached, reached + half)
+    pace = (ends - np.arange(len(t)))[ends < len(t)].min(initial=len(t))
+    middle = _last(t <= lowest + half)
+    level = t[max(0, middle - REACH * pace) : middle + 1].min(initial=1.0)
+    return min(_last(t <= level + rise_fraction * (1 - level)) + 1, len(t) - 1)
