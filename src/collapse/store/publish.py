@@ -1,0 +1,84 @@
+"""Publication: the finished run's Dataset, and the manifest that says it is whole."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from collapse.config.identity import canonical_json
+from collapse.config.run import RunSpec
+from collapse.files import tree_digest, write_atomic
+from collapse.recording.statistics import METRICS, SUBLAYERS
+from collapse.store.history import History
+
+SHARD_STEPS = 4096
+FORMAT = 1
+"""Version of the store's layout."""
+
+
+def dataset(
+    spec: RunSpec, history: History, stop: int, run_values: Mapping[str, float], provenance: Any, ended: str
+) -> xr.Dataset:
+    """The Dataset of SPEC section 2: dims step, layer, sublayer; every variable with long_name and units.
+
+    Args:
+        spec: the run's whole spec, kept in the attributes.
+        history: what was recorded.
+        stop: number of steps recorded.
+        run_values: the values without dimensions, by name.
+        provenance: plain data: code, versions, device.
+        ended: "completed", or why the run ended early.
+    """
+    layerwise, stepwise = history.read(stop)
+    values: dict[str, Any] = {**layerwise, **stepwise, **{k: np.float64(v) for k, v in run_values.items()}}
+    variables = {
+        m.name: xr.Variable(
+            m.dims, values[m.name], {"long_name": m.long_name, "units": m.units, "defined_in": m.origin}
+        )
+        for m in METRICS
+    }
+    coords = {
+        "step": xr.Variable("step", np.arange(stop), {"long_name": "optimizer step: updates made before it"}),
+        "layer": xr.Variable("layer", np.arange(1, spec.model.layers + 1), {"long_name": "layer, 1-based"}),
+        "sublayer": xr.Variable("sublayer", np.array(SUBLAYERS), {"long_name": "sublayer of the layer"}),
+    }
+    attrs = {
+        "run_id": spec.run_id,
+        "ended": ended,
+        "format": FORMAT,
+        "spec": canonical_json(spec.canonical()),
+        "provenance": canonical_json(provenance),
+    }
+    return xr.Dataset(variables, coords, attrs)
+
+
+def publish(data: xr.Dataset, out: Path) -> None:
+    """Write `metrics.zarr` and then `manifest.json` into a run's folder, each whole or not at all."""
+    out.mkdir(parents=True, exist_ok=True)
+    manifest, store = out / "manifest.json", out / "metrics.zarr"
+    manifest.unlink(missing_ok=True)
+    partial = out / ".metrics.zarr.partial"
+    for leftover in (partial, store):
+        if leftover.exists():
+            shutil.rmtree(leftover)
+    encoding = {
+        name: {"chunks": tuple(min(size, SHARD_STEPS) if d == "step" else size for d, size in v.sizes.items())}
+        for name, v in data.variables.items()
+        if v.dims
+    }
+    data.to_zarr(partial, mode="w", consolidated=True, zarr_format=3, encoding=encoding)
+    partial.replace(store)
+    content = {
+        "run_id": data.attrs["run_id"],
+        "format": FORMAT,
+        "steps": data.sizes["step"],
+        "ended": data.attrs["ended"],
+        "digest": tree_digest(store),
+        "spec": json.loads(data.attrs["spec"]),
+        "provenance": json.loads(data.attrs["provenance"]),
+    }
+    write_atomic(manifest, json.dumps(content, indent=2, sort_keys=True) + "\n")

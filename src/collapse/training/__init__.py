@@ -1,0 +1,1 @@
+"""Training: one run of the DeepSpeed engine, recorded step by step, resumable at any moment."""

@@ -1,0 +1,60 @@
+"""The training command: one process in place, several through torchrun, each GPU leased for as long as it is used.
+
+python -m collapse.training --spec RUNSPEC --execution EXECUTION --code FINGERPRINT --tokens DIR --scratch DIR --out DIR
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from argparse import Namespace
+from contextlib import nullcontext
+
+from filelock import FileLock, Timeout
+
+from collapse.errors import CollapseError, run_stage
+from collapse.leases import lease
+from collapse.training.engine import choose_device
+from collapse.training.worker import arguments, parse_specs, work
+
+
+def _torchrun(processes: int) -> None:
+    """The same command in several processes, with a free port of torchrun's choosing.
+
+    Raises:
+        CollapseError: where a process failed; what was wrong it has said itself.
+    """
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    finished = subprocess.run([*command, "-m", "collapse.training.worker", *sys.argv[1:]], check=False)
+    if finished.returncode:
+        raise CollapseError(f"one of the {processes} training processes failed; its message is above")
+
+
+def launch(options: Namespace) -> None:
+    """Train a run, and clear its scratch folder once the results are published.
+
+    Raises:
+        CollapseError: for every foreseeable failure, or where another process is training this run.
+    """
+    spec, execution = parse_specs(options)
+    device = choose_device(spec.training, execution)
+    options.scratch.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(options.scratch.with_name(options.scratch.name + ".lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise CollapseError(
+            f"{options.scratch}: another process is training this run: wait for it, or stop it first"
+        ) from None
+    with lock, lease(execution.processes) if device.kind == "cuda" else nullcontext() as gpus:
+        if gpus is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+        if execution.processes == 1:
+            work(options)
+        else:
+            _torchrun(execution.processes)
+        shutil.rmtree(options.scratch, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    run_stage(lambda: launch(arguments().parse_args()))

@@ -1,0 +1,137 @@
+"""Checkpoints of a training under way: whole or ignored, never of another run."""
+
+import contextlib
+import io
+import json
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+from collapse.errors import CollapseError
+from collapse.files import tree_digest, write_atomic
+
+KEPT = 2
+"""Checkpoints kept: the newest, and the one to fall back on should it be damaged."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a checkpoint belongs to."""
+
+    run_id: str
+    code: str
+    world_size: int
+
+
+@dataclass(frozen=True)
+class Seal:
+    """Written beside a checkpoint's folder last: what it holds, and the digests to tell that it is whole."""
+
+    identity: Identity
+    step: int
+    files: str
+    """Digest of the checkpoint's folder."""
+    history: str
+    """Digest of the metric history before `step`."""
+
+    @staticmethod
+    def read(path: Path) -> "Seal | None":
+        """The seal in a file; None where it is damaged."""
+        try:
+            content = json.loads(path.read_text())
+            return Seal(Identity(**content.pop("identity")), **content)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return None
+
+
+def _tag(step: int) -> str:
+    return f"step-{step:08d}"
+
+
+def save(engine: Any, folder: Path, step: int, identity: Identity, history_digest: str | None) -> None:
+    """Save the engine's whole state after `step` updates; called by every rank, sealed by rank 0.
+
+    Args:
+        engine: the DeepSpeed engine, at an accumulation boundary.
+        folder: where the run's checkpoints live, on a file system that all ranks share.
+        step: number of updates made.
+        identity: what the checkpoint belongs to.
+        history_digest: digest of the metric history before `step`; needed on rank 0 only.
+    """
+    tag = _tag(step)
+    if dist.get_rank() == 0:
+        (folder / f"{tag}.json").unlink(missing_ok=True)
+        shutil.rmtree(folder / tag, ignore_errors=True)
+        folder.mkdir(parents=True, exist_ok=True)
+    dist.barrier()
+    with contextlib.redirect_stdout(io.StringIO()):
+        engine.save_checkpoint(str(folder), tag=tag, client_state={"step": step}, save_latest=False)
+    dist.barrier()
+    if dist.get_rank() == 0:
+        seal = Seal(identity, step, tree_digest(folder / tag), history_digest or "")
+        write_atomic(folder / f"{tag}.json", json.dumps(asdict(seal), indent=2) + "\n")
+        for old in sorted(folder.glob("step-*.json"), reverse=True)[KEPT:]:
+            old.unlink()
+            shutil.rmtree(folder / old.stem, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A whole checkpoint of this run."""
+
+    step: int
+    tag: str
+    history: str
+
+
+def candidates(folder: Path, identity: Identity) -> tuple[list[Candidate], list[str]]:
+    """Whole checkpoints, newest first, and a sentence about each that is damaged.
+
+    Raises:
+        CollapseError: where a checkpoint belongs to another spec, other code or another number of processes.
+    """
+    whole: list[Candidate] = []
+    complaints: list[str] = []
+    for path in sorted(folder.glob("step-*.json"), reverse=True):
+        seal = Seal.read(path)
+        if seal is None:
+            complaints.append(f"{path}: the checkpoint's seal is damaged; falling back to the one before")
+            continue
+        _check_identity(path, seal.identity, identity)
+        if not (folder / path.stem).is_dir() or tree_digest(folder / path.stem) != seal.files:
+            complaints.append(f"{folder / path.stem}: the checkpoint is damaged; falling back to the one before")
+            continue
+        whole.append(Candidate(seal.step, path.stem, seal.history))
+    return whole, complaints
+
+
+def _check_identity(path: Path, found: Identity, wanted: Identity) -> None:
+    advice = "move its scratch folder away to start this run anew"
+    if found.run_id != wanted.run_id:
+        raise CollapseError(f"{path}: the checkpoint belongs to run {found.run_id}, not to {wanted.run_id}: {advice}")
+    if found.code != wanted.code:
+        raise CollapseError(
+            f"{path}: the checkpoint was made by other code (fingerprint {found.code}, now {wanted.code}): {advice}"
+        )
+    if found.world_size != wanted.world_size:
+        raise CollapseError(
+            f"{path}: the checkpoint was made by {found.world_size} process(es), and this start has "
+            f"{wanted.world_size}: set execution.processes back to {found.world_size}, or {advice}"
+        )
+
+
+def load(engine: Any, folder: Path, candidate: Candidate) -> None:
+    """Put a checkpoint's state into the engine; called by every rank.
+
+    Raises:
+        CollapseError: where DeepSpeed does not find in it what it needs.
+    """
+    with contextlib.redirect_stdout(io.StringIO()):
+        path, state = engine.load_checkpoint(str(folder), tag=candidate.tag)
+    if path is None or state.get("step") != candidate.step:
+        raise CollapseError(
+            f"{folder / candidate.tag}: DeepSpeed could not load this checkpoint: move the folder away to start anew"
+        )

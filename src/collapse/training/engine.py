@@ -1,0 +1,149 @@
+"""The DeepSpeed engine: ZeRO stage 1 on one process or many, on CPU or GPU."""
+
+import collections
+import logging
+import os
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.optim.lr_scheduler import LambdaLR
+
+from collapse.config.training import ExecutionConfig, TrainingConfig
+from collapse.errors import CollapseError
+from collapse.model.decoder import Decoder
+from collapse.training.schedule import learning_rate_factor
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where, and in which arithmetic, a run trains."""
+
+    kind: Literal["cpu", "cuda"]
+    precision: Literal["fp32", "bf16"]
+
+    @property
+    def name(self) -> str:
+        """The device as people call it."""
+        if self.kind == "cuda":
+            return torch.cuda.get_device_name()
+        return _processor_name()
+
+    @property
+    def torch(self) -> torch.device:
+        """The device of this process."""
+        return torch.device("cuda", torch.cuda.current_device()) if self.kind == "cuda" else torch.device("cpu")
+
+
+def _processor_name() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:  # noqa: PTH123 - a kernel interface, not a file
+            return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        import platform
+
+        return platform.processor() or platform.machine()
+
+
+def choose_device(training: TrainingConfig, execution: ExecutionConfig) -> Device:
+    """The device and precision that a config asks for.
+
+    Raises:
+        CollapseError: where it asks for a GPU and there is none.
+    """
+    available = torch.cuda.is_available()
+    if execution.device == "cuda" and not available:
+        raise CollapseError(
+            "execution.device is 'cuda', but PyTorch sees no GPU on this machine: use 'auto' or 'cpu', or a machine "
+            "with a GPU and a CUDA build of PyTorch"
+        )
+    kind: Literal["cpu", "cuda"] = "cuda" if available and execution.device != "cpu" else "cpu"
+    if training.precision != "auto":
+        return Device(kind, training.precision)
+    return Device(kind, "bf16" if kind == "cuda" else "fp32")
+
+
+def start_distributed(device: Device, threads: int) -> None:
+    """Join the process group; a plain `python` start is a group of one."""
+    for key, value in {
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "0",
+    }.items():
+        os.environ.setdefault(key, value)
+    os.environ["DS_ACCELERATOR"] = device.kind
+    torch.set_num_threads(threads)
+    if device.kind == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    import deepspeed
+
+    logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
+    # Training uses no compiled DeepSpeed op; saying so keeps init_distributed from building one for minutes.
+    deepspeed.ops.__compatible_ops__ = collections.defaultdict(bool)
+    deepspeed.init_distributed("nccl" if device.kind == "cuda" else "gloo", verbose=False)
+
+
+def parameter_groups(decoder: Decoder, weight_decay: float) -> list[dict[str, Any]]:
+    """AdamW's groups: matrices decay, RMSNorm gains do not."""
+    parameters = list(decoder.parameters())
+    return [
+        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if p.dim() == 1], "weight_decay": 0.0},
+    ]
+
+
+def build_engine(decoder: Decoder, training: TrainingConfig, execution: ExecutionConfig, device: Device) -> Any:
+    """A DeepSpeed engine around a decoder, with AdamW, the schedule and clipping of the config."""
+    import deepspeed
+
+    micro, _ = execution.split(training.sequences_per_step)
+    bf16 = device.precision == "bf16"
+    config: dict[str, Any] = {
+        "train_batch_size": training.sequences_per_step,
+        "train_micro_batch_size_per_gpu": micro,
+        "gradient_clipping": training.clip,
+        "zero_optimization": {"stage": 1},
+        "bf16": {"enabled": bf16},
+        "steps_per_print": 10**9,
+    }
+    if bf16:
+        config["data_types"] = {"grad_accum_dtype": "fp32"}
+    optimizer = torch.optim.AdamW(
+        parameter_groups(decoder, training.weight_decay), lr=training.lr, betas=training.betas, fused=True
+    )
+    factor = learning_rate_factor(training)
+    engine, *_ = deepspeed.initialize(
+        model=decoder, optimizer=optimizer, lr_scheduler=lambda o: LambdaLR(o, factor), config=config
+    )
+    return engine
+
+
+def sublayer_gradient_sq(decoder: Decoder) -> Tensor:
+    """This rank's share of the squared norm of every sublayer's averaged matrix gradients, (2L,), before clipping.
+
+    To be called at an accumulation boundary, between backward and step; shares of all ranks add up to the whole, since
+    ZeRO splits the averaged gradients among them.
+    """
+    matrices = decoder.sublayer_matrices()
+    device = decoder.embedding.weight.device
+    owners: list[int] = []
+    fragments: list[Tensor] = []
+    for index, sublayer in enumerate(matrices):
+        for parameter in sublayer:
+            mapping = parameter._hp_mapping  # type: ignore[attr-defined]
+            if mapping is None:
+                continue  # another rank's
+            gradient = mapping.get_lp_grad_fragment(parameter._index_in_param_group)  # type: ignore[attr-defined]
+            address = mapping.lp_fragment_address
+            if gradient.numel() != address.numel:
+                gradient = gradient.reshape(-1).narrow(0, address.start, address.numel)
+            owners.append(index)
+            fragments.append(gradient)
+    total = torch.zeros(len(matrices), device=device)
+    if fragments:
+        norms = torch.stack(torch._foreach_norm(fragments)).float()
+        total.index_add_(0, torch.tensor(owners, device=device), norms.square())
+    return total

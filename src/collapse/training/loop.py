@@ -1,0 +1,283 @@
+"""The training loop of one process: step, record, flush, checkpoint."""
+
+import math
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from collapse.config.run import RunSpec
+from collapse.config.training import ExecutionConfig
+from collapse.corpus.batches import Batches, windows
+from collapse.corpus.frequencies import entropy, frequency_loss, frequency_loss_per_sequence
+from collapse.corpus.store import TokenStore
+from collapse.model.decoder import Decoder
+from collapse.recording.recorder import Recorder, means_and_sums, unpack
+from collapse.store.history import History
+from collapse.training import checkpoint
+from collapse.training.engine import Device, build_engine, sublayer_gradient_sq
+from collapse.training.progress import Progress
+from collapse.training.schedule import learning_rate_factor
+
+COMPLETED = "completed"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a training ended."""
+
+    steps: int
+    """Steps recorded."""
+    ended: str
+    """"completed", or the sentence saying why it ended early."""
+    validation_loss: float
+    """Loss of the final parameters on held-out sequences, nats; NaN where there are none."""
+
+
+class Interrupted(Exception):
+    """The process was asked to stop; a checkpoint of the last step is saved."""
+
+
+@dataclass
+class _Pending:
+    """Measurements of steps that still lie on the device."""
+
+    start: int
+    rows: list[Tensor] = field(default_factory=list)
+    losses: list[Tensor] = field(default_factory=list)
+    param_sq: list[Tensor] = field(default_factory=list)
+    host: list[dict[str, float]] = field(default_factory=list)
+
+
+def scope_frequency_loss(spec: RunSpec, store: TokenStore) -> float:
+    """Frequency loss of the pooled labels of a run's own scope, nats (Section 4.3)."""
+    if spec.training.scope == "stream":
+        return entropy(np.asarray(store.manifest.token_frequencies))
+    _, labels = batches_of(spec, store).at(0)
+    return frequency_loss(labels)
+
+
+def batches_of(spec: RunSpec, store: TokenStore) -> Batches:
+    """The training batches of a run."""
+    training, model = spec.training, spec.model
+    return Batches(
+        store.train,
+        model.sequence_length,
+        training.sequences_per_step,
+        training.seed,
+        training.scope,
+        model.vocab_size,
+    )
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Mean cross-entropy in nats of logits (B, n, v) against labels (B, n)."""
+    return functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
+
+
+def spectral_norm(matrix: Tensor) -> float:
+    """||W||_2, from the eigenvalues of the Gram matrix of its short side."""
+    w = matrix.detach().float()
+    gram = w.T @ w if w.shape[0] >= w.shape[1] else w @ w.T
+    return math.sqrt(float(torch.linalg.eigvalsh(gram.double())[-1]))
+
+
+class Trainer:
+    """One process of one run.
+
+    Args:
+        spec: the run's whole spec.
+        execution: how it is executed.
+        store: the token store.
+        device: where this process computes.
+        identity: what its checkpoints belong to.
+        scratch: folder of checkpoints and metric history, shared by all processes of the run.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        execution: ExecutionConfig,
+        store: TokenStore,
+        device: Device,
+        identity: checkpoint.Identity,
+        scratch: Path,
+    ) -> None:
+        self.spec, self.execution, self.store, self.device = spec, execution, store, device
+        self.identity, self.checkpoints = identity, scratch / "checkpoints"
+        self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
+        self.batches = batches_of(spec, store)
+        self.micro, self.accumulation = execution.split(spec.training.sequences_per_step)
+        self.decoder = Decoder(spec.model, spec.training.seed)
+        self.engine = build_engine(self.decoder, spec.training, execution, device)
+        self.recorder = Recorder(spec.model.layers, spec.model.width, self.decoder.placement.x_is_normed, device.torch)
+        self.factor = learning_rate_factor(spec.training)
+        self.history = History(scratch / "history.zarr", spec.training.steps, spec.model.layers) if self.main else None
+        self.stop_requested = threading.Event()
+
+    @property
+    def main(self) -> bool:
+        """Whether this is the process that writes and speaks."""
+        return self.rank == 0
+
+    def train(self) -> Outcome:
+        """Train from the newest whole checkpoint, or from the start.
+
+        Raises:
+            Interrupted: where the process was asked to stop (SIGTERM); a checkpoint is saved first.
+        """
+        start = self._resume()
+        steps = self.spec.training.steps
+        progress = Progress(
+            self.spec.run_id, start, steps, self._tokens_per_step, self.execution.log_seconds, self.main
+        )
+        pending = _Pending(start)
+        for step in range(start, steps):
+            self._step(step, pending)
+            done = step + 1
+            at_checkpoint = done % self.execution.checkpoint_every == 0 and done < steps
+            stopping = self._agree_to_stop()
+            if at_checkpoint or stopping or done == steps or len(pending.rows) >= self.execution.flush_every:
+                trouble = self._flush(pending, progress)
+                if trouble is not None:
+                    return Outcome(trouble + 1, f"the loss was not finite at step {trouble}", math.nan)
+                pending = _Pending(done)
+                if at_checkpoint or stopping:
+                    self._save(done)
+            if stopping and done < steps:
+                raise Interrupted
+        return Outcome(steps, COMPLETED, self._validation_loss())
+
+    @property
+    def _tokens_per_step(self) -> int:
+        return self.spec.training.sequences_per_step * self.spec.model.sequence_length
+
+    def _step(self, step: int, pending: _Pending) -> None:
+        inputs, labels = self.batches.at(step)
+        share = len(inputs) // self.world_size
+        mine = slice(self.rank * share, (self.rank + 1) * share)
+        ids = torch.from_numpy(inputs[mine]).to(self.device.torch, non_blocking=True)
+        targets = torch.from_numpy(labels[mine]).to(self.device.torch, non_blocking=True)
+        total = torch.zeros((), device=self.device.torch)
+        for micro_ids, micro_targets in zip(ids.split(self.micro), targets.split(self.micro), strict=True):
+            loss = cross_entropy(self.engine(micro_ids, self.recorder), micro_targets)
+            self.recorder.collect()
+            total += loss.detach()
+            self.engine.backward(loss)
+            if self.engine.is_gradient_accumulation_boundary():
+                pending.param_sq.append(sublayer_gradient_sq(self.decoder))
+                head_norm = math.nan
+                if step % self.spec.record.floor_every == 0 and self.main:
+                    head_norm = spectral_norm(self.decoder.head.weight)
+            self.engine.step()
+        pending.rows.append(self.recorder.end_step())
+        pending.losses.append(total / self.accumulation)
+        pending.host.append(
+            {
+                "lr": self.spec.training.lr * self.factor(step),
+                "grad_norm": float(self.engine.get_global_grad_norm()),
+                "tokens": float((step + 1) * self._tokens_per_step),
+                "freq_loss_batch": frequency_loss(labels) if self.main else math.nan,
+                "freq_loss_sequence": frequency_loss_per_sequence(labels) if self.main else math.nan,
+                "lm_head_norm": head_norm,
+            }
+        )
+
+    def _flush(self, pending: _Pending, progress: Progress) -> int | None:
+        """Move what is pending to disk; the first step whose loss is not finite, if any, and nothing after it."""
+        layers = self.spec.model.layers
+        means, sums = means_and_sums(torch.stack(pending.rows), layers)
+        means = torch.cat([means, torch.stack(pending.losses)[:, None]], dim=1) / self.world_size
+        sums = torch.cat([sums, torch.stack(pending.param_sq)], dim=1)
+        if self.world_size > 1:
+            means, sums = means.contiguous(), sums.contiguous()
+            dist.all_reduce(means)
+            dist.all_reduce(sums)
+        means_host, sums_host = _to_host(means), _to_host(sums)
+        losses = means_host[:, -1]
+        bad = np.flatnonzero(~np.isfinite(losses))
+        stop = int(bad[0]) + 1 if bad.size else len(losses)
+        if self.history is not None:
+            measured = unpack(
+                means_host[:stop, :-1], sums_host[:stop, : -2 * layers], sums_host[:stop, -2 * layers :], layers,
+                self.world_size,
+            )  # fmt: skip
+            stepwise = {key: np.array([row[key] for row in pending.host[:stop]]) for key in pending.host[0]}
+            stepwise |= measured.stepwise | {"loss": losses[:stop]}
+            slack = 2 / math.sqrt(self.spec.model.sequence_length) * stepwise["collapse_epsilon"]
+            stepwise["loss_floor"] = stepwise["freq_loss_sequence"] - stepwise["lm_head_norm"] * slack
+            self.history.write(pending.start, measured.layerwise, stepwise)
+            progress.update(pending.start + stop, {name: float(values[-1]) for name, values in stepwise.items()})
+        return pending.start + int(bad[0]) if bad.size else None
+
+    def _save(self, step: int) -> None:
+        digest = self.history.digest(step) if self.history is not None else None
+        checkpoint.save(self.engine, self.checkpoints, step, self.identity, digest)
+
+    def _resume(self) -> int:
+        """Load the newest checkpoint that is whole and agrees with the metric history; the step to go on from."""
+        found, complaints = checkpoint.candidates(self.checkpoints, self.identity)
+        chosen: list[checkpoint.Candidate | None] = [None]
+        if self.history is not None:
+            for complaint in complaints:
+                Progress.say(complaint)
+            for candidate in found:
+                if self.history.digest(candidate.step) == candidate.history:
+                    chosen = [candidate]
+                    break
+                Progress.say(
+                    f"{self.checkpoints / candidate.tag}: the metric history before it is damaged; falling back"
+                )
+        dist.broadcast_object_list(chosen, src=0)
+        if chosen[0] is None:
+            return 0
+        checkpoint.load(self.engine, self.checkpoints, chosen[0])
+        if self.main:
+            Progress.say(f"{self.spec.run_id}: going on from the checkpoint of step {chosen[0].step}")
+        return chosen[0].step
+
+    def _agree_to_stop(self) -> bool:
+        """Whether any process was asked to stop: all of them stop after the same step."""
+        if self.world_size == 1:
+            return self.stop_requested.is_set()
+        flag = torch.tensor(float(self.stop_requested.is_set()), device=self.device.torch)
+        dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+        return bool(flag)
+
+    @torch.no_grad()
+    def _validation_loss(self) -> float:
+        inputs, labels = windows(
+            self.store.validation, self.spec.model.sequence_length, self.spec.record.validation_sequences
+        )
+        if len(inputs) == 0:
+            return math.nan
+        losses = [
+            float(cross_entropy(self.decoder(ids.to(self.device.torch)), targets.to(self.device.torch))) * len(ids)
+            for ids, targets in zip(
+                torch.from_numpy(inputs).split(self.micro), torch.from_numpy(labels).split(self.micro), strict=True
+            )
+        ]
+        return sum(losses) / len(inputs)
+
+    @contextmanager
+    def stopping_on_sigterm(self) -> Iterator[None]:
+        """Within this context SIGTERM asks the loop to checkpoint and leave."""
+        before = signal.signal(signal.SIGTERM, lambda *_: self.stop_requested.set())
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _to_host(values: Tensor) -> NDArray[Any]:
+    return values.double().cpu().numpy()

@@ -1,0 +1,47 @@
+"""Progress of a training: a line every few seconds."""
+
+import sys
+import time
+from collections.abc import Mapping
+
+
+def _clock(seconds: float) -> str:
+    minutes, second = divmod(round(seconds), 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{hour}:{minute:02d}:{second:02d}" if hour else f"{minute}:{second:02d}"
+
+
+class Progress:
+    """Says where a run is, at most every few seconds, with the speed since the start and the time left.
+
+    Args:
+        name: the run.
+        start: step it starts from.
+        steps: steps it is to have.
+        tokens_per_step: tokens in a step.
+        seconds: least time between two lines.
+        speaks: whether this process says anything.
+    """
+
+    def __init__(self, name: str, start: int, steps: int, tokens_per_step: int, seconds: float, speaks: bool) -> None:
+        self.name, self.start, self.steps, self.tokens_per_step = name, start, steps, tokens_per_step
+        self.seconds, self.speaks = seconds, speaks
+        self.began = self.last = time.monotonic()
+
+    @staticmethod
+    def say(sentence: str) -> None:
+        """One line on stderr."""
+        print(sentence, file=sys.stderr, flush=True)
+
+    def update(self, done: int, values: Mapping[str, float]) -> None:
+        """Say where the run is after `done` steps, if it is time to, or the end."""
+        now = time.monotonic()
+        if not self.speaks or (now - self.last < self.seconds and done < self.steps):
+            return
+        self.last = now
+        pace = (now - self.began) / max(done - self.start, 1)
+        self.say(
+            f"{self.name}  step {done}/{self.steps}  loss {values['loss']:.3f}  "
+            f"frequency loss {values['freq_loss_batch']:.3f}  tsim {values['tsim_final']:.4f}  "
+            f"{self.tokens_per_step / max(pace, 1e-9):,.0f} tokens/s  ETA {_clock(pace * (self.steps - done))}"
+        )
