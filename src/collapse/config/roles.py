@@ -51,6 +51,7 @@ def roles(config: Config) -> Roles:
         if chosen.collapsing
         else next((r for r in ladder if r != stable), ladder[0] if ladder else None)
     )
+    second_seed: str | None
     if chosen.second_seed:
         second_seed = config.matching(chosen.second_seed)[0]
     else:

@@ -24,6 +24,7 @@ class Config(Section):
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
     """Folder under `results/`; lower-case letters, digits, `-` and `_`."""
     corpus: CorpusConfig
+    """Where the text comes from."""
     tokens: TokensConfig
     model: ModelConfig
     training: TrainingConfig

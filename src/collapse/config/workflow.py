@@ -7,7 +7,6 @@ of canonical JSON: a value that changes place changes the string, a number spell
 from collections.abc import Mapping
 from functools import cached_property
 from glob import glob
-from pathlib import Path
 from typing import Any
 
 from collapse.config.corpus import ShardCorpus
@@ -40,10 +39,10 @@ class Plan:
 
     @property
     def local_text(self) -> list[str]:
-        """Files of the user's that the token store is made from: shards, a tokenizer; a pattern without files as it is."""
+        """The user's own files that the token store is made from; a pattern that matches nothing is kept as it is."""
         corpus, tokenizer = self.config.corpus, self.config.tokens.tokenizer
         patterns = corpus.files if isinstance(corpus, ShardCorpus) else []
-        shards = [path for pattern in patterns for path in (sorted(glob(pattern)) or [pattern])]
+        shards = [path for pattern in patterns for path in (sorted(glob(pattern)) or [pattern])]  # noqa: PTH207
         return shards + ([tokenizer.path] if isinstance(tokenizer, FileTokenizer) else [])
 
     @cached_property

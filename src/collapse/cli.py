@@ -1,0 +1,106 @@
+"""The `collapse` command: what is done around the workflow. The stages are commands of their own."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from collapse import garbage
+from collapse.config import reference
+from collapse.config.paths import results
+from collapse.config.roles import roles
+from collapse.config.root import Config, load
+from collapse.errors import CollapseError, run_stage
+from collapse.files import write_atomic
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Around the workflow that `make results` runs.",
+)
+CONFIGS = Path("config")
+
+ConfigFiles = Annotated[list[Path], typer.Option("--configfile", help="A config; repeat for several.")]
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def _all_configs() -> list[Path]:
+    return sorted(CONFIGS.glob("*.yaml"))
+
+
+def _parts(config: Config) -> dict[str, list[str]]:
+    """Parts that each run plays in the figures."""
+    cast = roles(config)
+    single = {"collapsing": cast.collapsing, "second seed": cast.second_seed, "stable": cast.stable}
+    played = [(run_id, part) for part, run_id in single.items() if run_id]
+    played += [(run_id, f"ablation {index}") for index, run_id in enumerate(cast.ablations, start=1)]
+    played += [(run_id, f"no warmup, {config.runs[run_id].training.scope}") for run_id in cast.no_warmup]
+    return {run_id: [part for played_by, part in played if played_by == run_id] for run_id in config.runs}
+
+
+@app.command()
+def runs(configfile: Annotated[Path, typer.Option(help="The config.")] = CONFIGS / "config.yaml") -> None:
+    """List the runs of a config, the parts they play in the figures, and whether they are finished."""
+    config = load(configfile)
+    paths = results(config.name)
+    for run_id, parts in _parts(config).items():
+        if (paths.run(run_id) / "manifest.json").exists():
+            state = "finished"
+        elif any((paths.root / "scratch").glob(f"{run_id}-*")):
+            state = "begun"
+        else:
+            state = "to do"
+        typer.echo(f"{run_id:45} {state:9} {', '.join(parts)}".rstrip())
+
+
+@app.command()
+def gc(
+    configfile: ConfigFiles = [],  # noqa: B006 - typer's way of an option that may be repeated
+    remove: Annotated[bool, typer.Option("--remove", help="Delete what is listed.")] = False,
+) -> None:
+    """List what no config refers to any more: runs, token stores, corpora, scratch folders, figures.
+
+    Without --configfile all of config/*.yaml count. Only results of their names are looked at.
+    """
+    files = configfile or _all_configs()
+    if not files:
+        raise CollapseError(
+            f"no config in {CONFIGS.resolve()}: start this in the project's folder, or use --configfile"
+        )
+    found = garbage.leftovers([load(path) for path in files])
+    if remove:
+        garbage.refuse_while_running()
+    total = 0
+    for leftover in found:
+        size = leftover.size
+        total += size
+        typer.echo(f"{leftover.kind:8} {_size(size):>8}  {leftover.path}")
+        if remove:
+            leftover.remove()
+    if not found:
+        typer.echo("nothing to remove: every result belongs to a config")
+    elif remove:
+        typer.echo(f"removed {len(found)}, {_size(total)}")
+    else:
+        typer.echo(f"{len(found)} to remove, {_size(total)}: collapse gc --remove")
+
+
+@app.command()
+def docs(folder: Annotated[Path, typer.Option(help="Where to write.")] = CONFIGS) -> None:
+    """Write the config's reference (README.md) and JSON schema (schema.json) from the code."""
+    for name, text in (("README.md", reference.page()), ("schema.json", reference.schema())):
+        write_atomic(folder / name, text)
+        typer.echo(str(folder / name))
+
+
+def main() -> None:
+    """Entry point."""
+    run_stage(app)

@@ -1,0 +1,76 @@
+"""Results that no config refers to any more."""
+
+import shutil
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from collapse.config.fingerprint import fingerprint
+from collapse.config.gallery import figures
+from collapse.config.paths import results
+from collapse.config.root import Config
+from collapse.errors import CollapseError
+
+LOCKS = Path(".snakemake/locks")
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A file or folder below `results/<name>/` that no config refers to."""
+
+    kind: str
+    path: Path
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        files = self.path.rglob("*") if self.path.is_dir() else [self.path]
+        return sum(file.lstat().st_size for file in files if not file.is_dir())
+
+    def remove(self) -> None:
+        """Deletes it."""
+        if self.path.is_dir():
+            shutil.rmtree(self.path)
+        else:
+            self.path.unlink()
+
+
+def _unknown(kind: str, folder: Path, known: Collection[str]) -> Iterator[Leftover]:
+    """What lies in a folder under a name that is not among the known ones; hidden files are left alone."""
+    if folder.is_dir():
+        for path in sorted(folder.iterdir()):
+            if path.name not in known and not path.name.startswith("."):
+                yield Leftover(kind, path)
+
+
+def leftovers(configs: Sequence[Config]) -> list[Leftover]:
+    """Runs, token stores, corpora, scratch folders and figures, in the results of some configs, that none refers to.
+
+    Configs of one name share their results, and keep what any of them refers to. Results of other names are left alone.
+    """
+    code = fingerprint("collapse.training")
+    found: list[Leftover] = []
+    for name in sorted({config.name for config in configs}):
+        same = [config for config in configs if config.name == name]
+        paths = results(name)
+        runs = {run_id for config in same for run_id in config.runs}
+        drawn = {f"{figure}.{suffix}" for config in same for figure in figures(config) for suffix in ("png", "pdf")}
+        found += _unknown("corpus", paths.root / "corpus", {config.data.corpus_id for config in same})
+        found += _unknown("tokens", paths.root / "tokens", {config.data.tokens_id for config in same})
+        found += _unknown("run", paths.root / "runs", runs)
+        found += _unknown("scratch", paths.root / "scratch", {f"{run_id}-{code}" for run_id in runs})
+        found += _unknown("figure", paths.figures, drawn)
+    return found
+
+
+def refuse_while_running() -> None:
+    """Nothing is removed under a workflow's hands.
+
+    Raises:
+        CollapseError: where a Snakemake holds this folder's lock.
+    """
+    if LOCKS.is_dir() and any(LOCKS.iterdir()):
+        raise CollapseError(
+            "a snakemake is at work in this folder (or was killed: then run `snakemake --unlock` first); "
+            "remove nothing until it is done"
+        )

@@ -1,0 +1,94 @@
+"""Leases of GPUs by file lock, so that trainings side by side never share one.
+
+Snakemake neither limits GPUs by itself nor tells a job which ones to use. A lease does both, and spans every process of
+a user on a machine, whichever command started it. The operating system releases a lock when its holder ends, however it
+ends; nothing is ever left to clean up.
+"""
+
+import os
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from collapse.errors import CollapseError
+
+
+def visible_gpus() -> list[str]:
+    """Ids of the GPUs that this process may use: those of CUDA_VISIBLE_DEVICES where it is set, else all present."""
+    inherited = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if inherited is None:
+        import torch
+
+        return [str(index) for index in range(torch.cuda.device_count())]
+    ids = [part.strip() for part in inherited.split(",")]
+    valid = [gpu for gpu in ids if gpu and not gpu.startswith("-")]
+    return list(dict.fromkeys(valid))
+
+
+def lease_folder() -> Path:
+    """Folder of the lock files: one a user and host."""
+    return Path(tempfile.gettempdir()) / f"collapse-gpus-{os.getuid()}-{socket.gethostname()}"
+
+
+def _take(count: int, gpus: Sequence[str], folder: Path, held: ExitStack) -> list[str]:
+    """Locks so many GPUs, or none; never waits."""
+    taken: list[str] = []
+    with ExitStack() as attempt:
+        for gpu in gpus:
+            lock = FileLock(folder / f"{gpu.replace('/', '_')}.lock", timeout=0)
+            try:
+                attempt.enter_context(lock)
+            except Timeout:
+                continue
+            taken.append(gpu)
+            if len(taken) == count:
+                held.push(attempt.pop_all())
+                return taken
+    return []
+
+
+@contextmanager
+def lease(
+    count: int, gpus: Sequence[str] | None = None, folder: Path | None = None, poll_seconds: float = 1.0
+) -> Iterator[list[str]]:
+    """Holds GPUs for the time of a `with` block, waiting until enough of them are free.
+
+    All are taken at once or none is, so that two waiting trainings can't block each other.
+
+    Args:
+        count: how many GPUs.
+        gpus: ids to choose from; by default those that this process may use.
+        folder: where the lock files are; by default one a user and host.
+        poll_seconds: time between two attempts while waiting.
+
+    Yields:
+        The ids held, for CUDA_VISIBLE_DEVICES of the processes that are to use them; nothing is set here.
+
+    Raises:
+        CollapseError: where there are fewer GPUs than asked for, so that waiting would be in vain.
+    """
+    gpus = visible_gpus() if gpus is None else gpus
+    folder = lease_folder() if folder is None else folder
+    if len(gpus) < count:
+        raise CollapseError(
+            f"execution asks for {count} GPU{'s' if count != 1 else ''} a training, and this machine offers "
+            f"{len(gpus) or 'none'}: set execution.device to cpu or auto, lower execution.processes, or check "
+            "CUDA_VISIBLE_DEVICES"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as held:
+        waited = False
+        while not (ids := _take(count, gpus, folder, held)):
+            if not waited:
+                print(
+                    f"waiting for {count} of {len(gpus)} GPUs: other trainings hold them", file=sys.stderr, flush=True
+                )
+            waited = True
+            time.sleep(poll_seconds)
+        yield ids
