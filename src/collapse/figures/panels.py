@@ -1,0 +1,116 @@
+"""What the panels of several figures have in common."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
+from matplotlib.image import AxesImage
+from matplotlib.ticker import MaxNLocator
+
+from collapse.config.figures import FiguresConfig
+from collapse.figures.labels import Row
+from collapse.figures.style import BLUE, INK, VERMILION, ordered_colours
+
+_MANY_POINTS = 5000
+
+
+def layers_shown(count: int, stride: int) -> list[int]:
+    """Layers 1, then every multiple of the stride, then the last."""
+    return sorted({1, *range(stride, count + 1, stride), count})
+
+
+def masked(run: xr.Dataset, name: str, style: FiguresConfig) -> xr.DataArray:
+    """A quotient of gradient norms, NaN where either of them is too small to tell (Appendix F.4)."""
+    return run[name].where((run["grad_x"] >= style.mask_gradient_below) & (run["grad_y"] >= style.mask_gradient_below))
+
+
+def window(run: xr.Dataset, row: Row, style: FiguresConfig) -> xr.Dataset:
+    """The steps of the transition and so many on either side of it; the whole run where there was none."""
+    if np.isnan(row["transition_step"]):
+        return run
+    first, last = row["transition_step"], row["transition_step"] + row["transition_length"]
+    return run.sel(step=slice(first - style.window, last + style.window))
+
+
+def layer_curves(ax: Axes, values: xr.DataArray, style: FiguresConfig) -> None:
+    """One curve a layer over the steps, coloured from the first layer to the last; `values` is (step, layer)."""
+    layers = layers_shown(values.sizes["layer"], style.layer_stride)
+    for layer, colour in zip(layers, ordered_colours(style, len(layers)), strict=True):
+        curve(ax, values["step"].values, values.sel(layer=layer).values, color=colour, label=str(layer))
+
+
+def smooth(values: Any) -> Any:
+    """A centred running mean over nine steps: what a loss curve does under its batch noise."""
+    return pd.Series(values).rolling(9, center=True, min_periods=1).mean().to_numpy()
+
+
+def curve(ax: Axes, steps: Any, values: Any, **options: Any) -> None:
+    """A curve over the steps; one point is drawn as a dot, very many are drawn as an image in the PDF."""
+    finite = np.isfinite(values)
+    lonely = finite.sum() == 1
+    ax.plot(steps, values, marker="." if lonely else None, rasterized=len(steps) > _MANY_POINTS, **options)
+
+
+def step_axis(ax: Axes, runs: Sequence[xr.Dataset], label: bool = True) -> None:
+    """Limits, ticks and label of a horizontal axis of the optimizer steps of some runs."""
+    first = float(min(run["step"].values[0] for run in runs))
+    last = float(max(run["step"].values[-1] for run in runs))
+    ax.set_xlim(first - 0.5 * (first == last), last + 0.5 * (first == last))
+    ax.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    if label:
+        ax.set_xlabel("optimizer step")
+
+
+def mark_transition(ax: Axes, row: Row, shade: bool = True) -> None:
+    """A dashed line at the transition step; before it a blue shade, after it a red one."""
+    step = row["transition_step"]
+    if np.isnan(step):
+        return
+    left, right = ax.get_xlim()
+    ax.axvline(step, color=INK, linestyle=(0, (4, 2)), linewidth=0.8, zorder=1.5)
+    if shade:
+        ax.axvspan(left, step, color=BLUE, alpha=0.07, linewidth=0)
+        ax.axvspan(step, right, color=VERMILION, alpha=0.09, linewidth=0)
+
+
+def log_axis(ax: Axes, values: Any) -> None:
+    """A logarithmic vertical axis where the values span more than a decade and are all positive."""
+    values = np.asarray(values)
+    values = values[np.isfinite(values)]
+    if len(values) and values.min() > 0 and values.max() > 10 * values.min():
+        ax.set_yscale("log")
+
+
+def depth_map(ax: Axes, values: xr.DataArray, floor: float, top: float | None, palette: str) -> AxesImage:
+    """A map over step and depth on a logarithmic colour scale; each layer is two rows, attention below its FFN.
+
+    Args:
+        ax: Where to draw.
+        values: (step, layer, sublayer).
+        floor: Values below are shown as this.
+        top: Upper end of the colour scale; the largest value if None.
+        palette: Name of a colour map.
+    """
+    layers = values.sizes["layer"]
+    image = values.transpose("layer", "sublayer", "step").values.reshape(2 * layers, -1).astype(float)
+    finite = image[np.isfinite(image)]
+    high = top if top is not None else float(max(finite.max(initial=0.0), 10 * floor))
+    steps = values["step"].values
+    picture = ax.imshow(
+        np.clip(image, floor, high),
+        norm=LogNorm(floor, high),
+        cmap=palette,
+        aspect="auto",
+        origin="lower",
+        extent=(float(steps[0]) - 0.5, float(steps[-1]) + 0.5, 0.5, layers + 0.5),
+        interpolation="nearest" if len(steps) < 1000 else "antialiased",
+    )
+    ax.set_ylabel("layer")
+    ax.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+    return picture
