@@ -58,7 +58,8 @@ def leftovers(configs: Sequence[Config]) -> list[Leftover]:
         found += _unknown("corpus", paths.root / "corpus", {config.data.corpus_id for config in same})
         found += _unknown("tokens", paths.root / "tokens", {config.data.tokens_id for config in same})
         found += _unknown("run", paths.root / "runs", runs)
-        found += _unknown("scratch", paths.root / "scratch", {f"{run_id}-{code}" for run_id in runs})
+        begun = {f"{run_id}-{code}{lock}" for run_id in runs for lock in ("", ".lock")}
+        found += _unknown("scratch", paths.root / "scratch", begun)
         found += _unknown("figure", paths.figures, drawn)
     return found
 

@@ -55,7 +55,7 @@ def module_file(name: str, package: Path = PACKAGE) -> Path | None:
     """File of a module of the package by its dotted name; None where the package has no such module."""
     root, *parts = name.split(".")
     base = package.joinpath(*parts)
-    if root != package.name:
+    if root != package.name or not all(map(str.isidentifier, parts)):
         return None
     candidates = (base / "__init__.py", base.with_suffix(".py"))
     return next((path for path in candidates if path.is_file()), None)

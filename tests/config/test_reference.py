@@ -1,0 +1,41 @@
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from collapse.config.reference import page, schema
+from collapse.config.root import load
+
+CONFIG = Path(__file__).parents[2] / "config"
+
+
+@pytest.mark.parametrize(("name", "text"), [("README.md", page), ("schema.json", schema)], ids=["page", "schema"])
+def test_generated_files_match_the_code(name: str, text: Any) -> None:
+    assert (CONFIG / name).read_text(encoding="utf-8") == text(), "run `collapse docs`"
+
+
+def test_every_key_is_explained() -> None:
+    for definition in json.loads(schema())["$defs"].values():
+        for key in definition["properties"]:
+            assert re.search(rf"^\| `{key}` \|.*\| .+ \|$", page(), flags=re.MULTILINE)
+    assert "Selects the kind." in page()
+    for section in re.findall(r"^## .*?\n\n(.*)\n", page(), flags=re.MULTILINE):
+        assert section.endswith(".")
+
+
+@pytest.mark.parametrize("path", sorted(CONFIG.glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_schema_accepts_valid_configs(path: Path) -> None:
+    Draft202012Validator(json.loads(schema())).validate(load(path).canonical())
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [("model", "layers", 0), ("model", "depth", 3), ("training", "lr", "fast"), ("figures", "font_scale", -1)],
+)
+def test_the_schema_refuses_what_the_sections_refuse(section: str, key: str, value: Any) -> None:
+    config = load(CONFIG / "config.yaml").canonical()
+    config[section][key] = value
+    assert not Draft202012Validator(json.loads(schema())).is_valid(config)
