@@ -53,8 +53,3 @@ class Progress:
         if fraction:
             line += f", {fraction:.0%}, about {elapsed * (1 - fraction) / fraction:,.0f} s left"
         print(line, file=sys.stderr, flush=True)
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self._start

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict
-
+from collapse.config.base import Section
 from collapse.errors import CollapseError
 
 
@@ -18,10 +17,8 @@ class Document(NamedTuple):
     """When it was crawled, ISO 8601; empty where unknown."""
 
 
-class Attribution(BaseModel):
+class Attribution(Section):
     """Whose text it is, and under which licence."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     material: str
     licence: str

@@ -26,13 +26,14 @@ def entropy(weights: ArrayLike) -> float:
     """Entropy in nats of a distribution given as probabilities or as counts.
 
     Raises:
-        ValueError: where a weight is negative, or all are 0.
+        ValueError: where a weight is negative or not finite, or all are 0.
     """
     weights = np.asarray(weights, np.float64).ravel()
     total = weights.sum()
-    if not total > 0 or (weights < 0).any():
-        raise ValueError("entropy needs weights that are not negative and do not sum to 0")
-    p = weights[weights > 0] / total
+    if not 0 < total < np.inf or (weights < 0).any():
+        raise ValueError("entropy needs finite weights that are not negative and do not sum to 0")
+    p = weights / total
+    p = p[p > 0]
     return max(0.0, float(-(p * np.log(p)).sum()))
 
 

@@ -8,8 +8,9 @@ import urllib.parse
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
+from collapse.config.base import Section
 from collapse.config.corpus import SampleCorpus
 from collapse.corpus import shards
 from collapse.corpus.document import Attribution, Document
@@ -41,20 +42,16 @@ ATTRIBUTIONS = [
 ]
 
 
-class Shard(BaseModel):
+class Shard(Section):
     """One file of the corpus."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     sha256: str
     documents: int
 
 
-class CorpusManifest(BaseModel):
+class CorpusManifest(Section):
     """What was fetched, from where, and whose it is; written last."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     spec: SampleCorpus
     documents: int

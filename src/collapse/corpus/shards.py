@@ -74,7 +74,7 @@ def parse(line: bytes, path: Path, number: int) -> Document:
     """
     where = f"{path}, line {number}"
     try:
-        record = json.loads(line.decode("utf-8"))
+        record = json.loads(line.rstrip(b"\r\n").decode("utf-8"))
     except UnicodeDecodeError as error:
         raise CollapseError(f"{where}: not valid UTF-8 at byte {error.start} of the line ({error.reason})") from None
     except json.JSONDecodeError as error:

@@ -8,8 +8,9 @@ from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
+from collapse.config.base import Section
 from collapse.config.run import DataSpec
 from collapse.corpus.document import Attribution
 from collapse.errors import CollapseError
@@ -30,20 +31,16 @@ def _on_disk(dtype: Dtype) -> np.dtype[Any]:
     return np.dtype(dtype).newbyteorder("<")
 
 
-class SplitManifest(BaseModel):
+class SplitManifest(Section):
     """One split of a token store."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     tokens: int
     documents: int
     sha256: str
 
 
-class TokenManifest(BaseModel):
+class TokenManifest(Section):
     """What a token store holds, and where it is from."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     spec: DataSpec
     corpus: str

@@ -14,8 +14,8 @@ from pydantic import TypeAdapter
 from collapse.config.run import DataSpec
 from collapse.config.tokens import FileTokenizer, HubTokenizer, TrainedTokenizer
 from collapse.corpus import hub
-from collapse.corpus.command import parse_spec
-from collapse.corpus.document import Document
+from collapse.corpus.command import Progress, parse_spec
+from collapse.corpus.document import Document, Documents
 from collapse.corpus.sources import documents
 from collapse.corpus.wheels import MISTRAL_COMMON, read_member
 from collapse.errors import CollapseError, run_stage
@@ -54,10 +54,12 @@ def train(texts: Iterable[Document], vocab_size: int) -> bytes:
     Raises:
         CollapseError: where the texts are too few for the vocabulary, or too varied.
     """
+    # Read to the end first: SentencePiece would swallow what goes wrong while reading.
+    lines = [line for document in texts for line in document.text.split("\n") if line]
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_lines(texts),
+            sentence_iterator=iter(lines),
             model_writer=model,
             model_type="bpe",
             vocab_size=vocab_size,
@@ -77,11 +79,6 @@ def train(texts: Iterable[Document], vocab_size: int) -> bytes:
     except RuntimeError as error:
         raise CollapseError(_reason(str(error), vocab_size)) from None
     return model.getvalue()
-
-
-def _lines(texts: Iterable[Document]) -> Iterator[str]:
-    for document in texts:
-        yield from filter(None, document.text.split("\n"))
 
 
 def _reason(message: str, vocab_size: int) -> str:
@@ -106,7 +103,7 @@ def obtain(spec: DataSpec, fetched: Path | None = None) -> bytes:
     """
     tokenizer = spec.tokens.tokenizer
     if isinstance(tokenizer, TrainedTokenizer):
-        return train(islice(documents(spec.corpus, fetched), tokenizer.documents), tokenizer.vocab_size)
+        return train(_first(documents(spec.corpus, fetched), tokenizer.documents), tokenizer.vocab_size)
     wanted: str | None
     if isinstance(tokenizer, FileTokenizer):
         name, wanted = tokenizer.path, tokenizer.sha256
@@ -122,6 +119,13 @@ def obtain(spec: DataSpec, fetched: Path | None = None) -> bytes:
         raise CollapseError(f"{name}: its sha256 is {found}, but it should be {wanted}; get the right file")
     load(model, name)
     return model
+
+
+def _first(texts: Documents, count: int) -> Iterator[Document]:
+    progress = Progress("reading text to train the tokenizer on", "documents")
+    for document in islice(texts, count):
+        yield document
+        progress.update(texts.documents, max(texts.fraction or 0, texts.documents / count))
 
 
 def read_model(path: Path) -> bytes:
