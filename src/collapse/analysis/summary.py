@@ -14,6 +14,7 @@ import xarray as xr
 
 from collapse.analysis.transition import find_transition, loss_before
 from collapse.config.analysis import AnalysisConfig
+from collapse.config.option import parse_option
 from collapse.errors import run_stage
 from collapse.files import write_atomic
 from collapse.store.read import finished_runs, load_run, spec_of
@@ -88,7 +89,7 @@ def _main() -> None:
     parser.add_argument("--runs", required=True, nargs="+", type=Path, help="folders of finished runs")
     parser.add_argument("--out", required=True, type=Path, help="CSV file to write")
     options = parser.parse_args()
-    summary = table(options.runs, AnalysisConfig.model_validate_json(options.spec))
+    summary = table(options.runs, parse_option(AnalysisConfig, "--spec", options.spec))
     write_atomic(options.out, summary.to_csv())
 
 

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from collapse.analysis.summary import row
 from collapse.config.analysis import AnalysisConfig
 from collapse.config.figures import FiguresConfig
+from collapse.config.option import parse_option
 from collapse.errors import run_stage
 from collapse.figures.labels import Row
 from collapse.figures.style import save, theme
@@ -36,12 +37,12 @@ def show(path: Path, options: argparse.Namespace) -> Shown:
         CollapseError: where there is no run, or it is unfinished or damaged.
     """
     run = load_run(path)
-    return run, row(run, AnalysisConfig.model_validate_json(options.analysis))
+    return run, row(run, parse_option(AnalysisConfig, "--analysis", options.analysis))
 
 
 def draw_and_save(options: argparse.Namespace, title: str, draw: Callable[[FiguresConfig], Figure]) -> None:
     """Draw in the config's style, and write the files."""
-    style = FiguresConfig.model_validate_json(options.style)
+    style = parse_option(FiguresConfig, "--style", options.style)
     number = f"Figure {options.number}: " if options.number is not None else ""
     with theme(style):
         save(draw(style), options.out, number + title, style)

@@ -9,7 +9,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.image import AxesImage
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from collapse.config.figures import FiguresConfig
 from collapse.figures.labels import Row
@@ -81,8 +81,13 @@ def log_axis(ax: Axes, values: Any) -> None:
     """A logarithmic vertical axis where the values span more than a decade and are all positive."""
     values = np.asarray(values)
     values = values[np.isfinite(values)]
-    if len(values) and values.min() > 0 and values.max() > 10 * values.min():
-        ax.set_yscale("log")
+    if not len(values) or values.min() <= 0 or values.max() <= 10 * values.min():
+        return
+    ax.set_yscale("log")
+    if values.max() < 1000 * values.min():
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        ax.yaxis.set_minor_formatter(NullFormatter())
 
 
 def depth_map(ax: Axes, values: xr.DataArray, floor: float, top: float | None, palette: str) -> AxesImage:

@@ -93,7 +93,8 @@ def save(figure: Figure, path: Path, title: str, style: FiguresConfig) -> None:
         style: Gives the resolution.
     """
     undated: dict[str, Any] = {"Creator": None, "Producer": None, "CreationDate": None}
-    for suffix, metadata in ((".pdf", undated), (".png", {"Software": None})):
+    for suffix, metadata in ((".png", {"Software": None}), (".pdf", undated)):
         buffer = io.BytesIO()
         figure.savefig(buffer, format=suffix[1:], dpi=style.dpi, metadata={**metadata, "Title": title})
+        figure.set_layout_engine("none")  # the layout of the first file serves the second
         write_atomic(path.with_suffix(suffix), buffer.getvalue())

@@ -1,0 +1,1 @@
+"""The report: everything a config's results show, on one self-contained page."""

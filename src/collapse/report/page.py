@@ -1,0 +1,151 @@
+"""What the report says, gathered from files that earlier stages wrote, and its page."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from collapse.config.gallery import Figure, figures
+from collapse.config.root import Config
+from collapse.errors import CollapseError
+from collapse.figures.captions import in_paper, shown
+from collapse.figures.labels import Row, learning_rate, outcome, run_label
+from collapse.store.read import read_manifest
+
+MAPS = "tsim_heatmap"
+"""The family that has a picture of every run."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure as the page shows it."""
+
+    anchor: str
+    heading: str
+    caption: str
+    png: str
+    """The picture, base64."""
+    small: bool
+    """Whether it is one of the maps, which stand side by side under one caption."""
+
+
+def render(config: Config, results: Path, summary: pd.DataFrame) -> str:
+    """The report's HTML: nothing in it refers to anything outside it.
+
+    Args:
+        config: The whole config.
+        results: Its results folder, `results/<name>`.
+        summary: The table of `collapse.analysis.summary`.
+
+    Raises:
+        CollapseError: where a figure, a run, or a run's row in the summary is missing.
+    """
+    rows = rows_of(config, summary)
+    environment = Environment(
+        loader=PackageLoader("collapse.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= {"lr": learning_rate, "number": _number}
+    pictures = [_picture(figure, rows, results) for figure in figures(config).values()]
+    return environment.get_template("report.html.j2").render(
+        name=config.name,
+        findings=findings(list(rows.values())),
+        rows=rows,
+        pictures=pictures,
+        maps_caption=shown(MAPS),
+        config=yaml.safe_dump(config.canonical(), sort_keys=False),
+        origins=origins(results, list(rows)),
+    )
+
+
+def rows_of(config: Config, summary: pd.DataFrame) -> dict[str, Row]:
+    """The summary's rows of the config's runs, in the config's order.
+
+    Raises:
+        CollapseError: where a run has no row.
+    """
+    missing = [run_id for run_id in config.runs if run_id not in summary.index]
+    if missing:
+        raise CollapseError(f"the summary has no row for run {missing[0]}; make the summary again")
+    rows = summary.reset_index().to_dict("records")
+    by_id: dict[str, Row] = {row["run_id"]: {str(key): value for key, value in row.items()} for row in rows}
+    return {run_id: by_id[run_id] for run_id in config.runs}
+
+
+def findings(rows: Sequence[Row]) -> list[str]:
+    """What the runs did, in sentences computed from the summary."""
+    collapsed = [row for row in rows if row["collapsed"]]
+    healthy = [row for row in rows if not row["collapsed"]]
+    sentences = [f"{len(collapsed)} of {_runs(len(rows))} collapsed."]
+    if collapsed:
+        gap = max(abs(row["loss_final"] - row["freq_loss"]) for row in collapsed)
+        tsim = min(row["tsim_final"] for row in collapsed)
+        sentences.append(
+            f"The collapsed runs end within {gap:.2f} nats of the frequency loss of their own labels, with a "
+            f"last-layer token similarity of {tsim:.4f} or more."
+        )
+    learned = [row for row in collapsed if row["loss_before_transition"] < row["freq_loss"] - 0.5]
+    if learned:
+        best = min(learned, key=lambda row: float(row["loss_before_transition"] - row["freq_loss"]))
+        sentences.append(
+            f"{_runs(len(learned))} had learned before collapsing: {run_label(best)} had reached a loss of "
+            f"{best['loss_before_transition']:.2f}, {best['freq_loss'] - best['loss_before_transition']:.2f} nats "
+            f"below its frequency loss, before its transition at step {best['transition_step']:.0f}."
+        )
+    sentences.extend(
+        f"{run_label(row)} {outcome(row)} and ends {abs(below):.2f} nats {'below' if below > 0 else 'above'} its "
+        "frequency loss."
+        for row in healthy
+        for below in [row["freq_loss"] - row["loss_final"]]
+    )
+    return sentences
+
+
+def origins(results: Path, run_ids: Sequence[str]) -> list[tuple[str, Mapping[str, str]]]:
+    """Where the runs' numbers come from: (runs, provenance), runs of the same origin together.
+
+    Raises:
+        CollapseError: where a run is missing or unfinished.
+    """
+    groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for run_id in run_ids:
+        provenance = read_manifest(results / "runs" / run_id).get("provenance") or {}
+        groups.setdefault(tuple(_flat(provenance)), []).append(run_id)
+    everything = "all runs" if len(groups) == 1 else None
+    return [(everything or ", ".join(members), dict(pairs)) for pairs, members in groups.items()]
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = []
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            pairs.extend(_flat(value, f"{prefix}{key}: "))
+        else:
+            pairs.append((f"{prefix}{key}", "unknown" if value is None else str(value)))
+    return pairs
+
+
+def _picture(figure: Figure, rows: Mapping[str, Row], results: Path) -> Picture:
+    path = results / "figures" / f"{figure.name}.png"
+    if not path.is_file():
+        raise CollapseError(f"{path}: the figure is missing; draw it before making the report")
+    png = base64.b64encode(path.read_bytes()).decode()
+    about = "".join(f"{run_label(rows[r])}: {outcome(rows[r])}. " for r in figure.runs.get("run", ()))
+    if figure.family == MAPS:
+        return Picture(figure.name, figure.runs["run"][0], about, png, small=True)
+    heading = f"Figure {figure.number}" if figure.number is not None else figure.family.replace("_", " ").capitalize()
+    text = " ".join(filter(None, [about + shown(figure.family), in_paper(figure.family, figure.number)]))
+    return Picture(figure.name, heading, text, png, small=False)
+
+
+def _number(value: float, digits: int = 3) -> str:
+    return "–" if pd.isna(value) else f"{value:.{digits}f}"
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'' if count == 1 else 's'}"
