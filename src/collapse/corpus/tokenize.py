@@ -4,22 +4,24 @@ import argparse
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
-import sentencepiece
+from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from collapse.config.run import DataSpec
 from collapse.corpus.command import Progress, parse_spec
 from collapse.corpus.document import Document
 from collapse.corpus.sources import attributions, describe, documents
-from collapse.corpus.store import SplitWriter, TokenManifest, dtype_for, write_manifest
+from collapse.corpus.store import Dtype, SplitWriter, TokenManifest, Tokens, dtype_for, write_manifest
 from collapse.corpus.tokenizer import load, read_model
 from collapse.errors import CollapseError, run_stage
 
 BATCH_CHARACTERS = 1 << 20
+
+Ids: TypeAlias = NDArray[np.int32]
 
 
 def is_validation(url: str, fraction: float) -> bool:
@@ -39,6 +41,30 @@ def batched(texts: Iterable[Document]) -> Iterator[list[Document]]:
             batch, size = [], 0
     if batch:
         yield batch
+
+
+def divide(encoded: list[Ids], held: list[bool], room: int | None) -> tuple[list[Ids], list[Ids]]:
+    """Encoded documents in two lists, to train on and held out, in order.
+
+    Where `room` tokens for training are left, the last document is cut to fit, and what follows it is dropped.
+    """
+    kept: list[Ids] = []
+    held_out: list[Ids] = []
+    for ids, is_held in zip(encoded, held, strict=True):
+        if is_held:
+            held_out.append(ids)
+            continue
+        kept.append(ids[:room])
+        if room is not None:
+            room -= len(kept[-1])
+            if room == 0:
+                break
+    return kept, held_out
+
+
+def _join(parts: list[Ids], dtype: Dtype) -> Tokens:
+    joined: Tokens = np.concatenate([np.empty(0, dtype), *parts], dtype=dtype, casting="unsafe")
+    return joined
 
 
 def tokenize(
@@ -70,20 +96,15 @@ def tokenize(
     (out / "manifest.json").unlink(missing_ok=True)
     with SplitWriter(out, "train", dtype) as train, SplitWriter(out, "validation", dtype) as validation:
         for batch in batched(texts):
-            kept: list[list[int]] = []
-            held_out: list[list[int]] = []
-            room = None if limit is None else limit - train.tokens
-            for document, ids in zip(batch, _encode(processor, batch, threads), strict=True):
-                ids.append(eos)
-                if is_validation(document.url, fraction):
-                    held_out.append(ids)
-                    continue
-                kept.append(ids[:room])
-                if room is not None and (room := room - len(kept[-1])) == 0:
-                    break
-            for writer, part in ((train, kept), (validation, held_out)):
-                writer.append(np.fromiter(chain.from_iterable(part), dtype, sum(map(len, part))), len(part))
-            counts += np.bincount(np.fromiter(chain.from_iterable(kept), np.int64), minlength=vocab_size)
+            encoded = processor.encode(
+                [document.text for document in batch], return_type="numpy", add_eos=True, num_threads=threads
+            )
+            held = [is_validation(document.url, fraction) for document in batch]
+            kept, held_out = divide(encoded, held, None if limit is None else limit - train.tokens)
+            ids = _join(kept, dtype)
+            train.append(ids, len(kept))
+            validation.append(_join(held_out, dtype), len(held_out))
+            counts += np.bincount(ids, minlength=vocab_size)
             if train.tokens == limit:
                 break
             shares = [share for share in (texts.fraction, limit and train.tokens / limit) if share is not None]
@@ -108,11 +129,6 @@ def tokenize(
         )
     write_manifest(out, manifest)
     return manifest
-
-
-def _encode(processor: sentencepiece.SentencePieceProcessor, batch: list[Document], threads: int) -> list[list[int]]:
-    encoded: list[list[int]] = processor.encode([d.text for d in batch], out_type=int, num_threads=threads)
-    return encoded
 
 
 def main() -> None:
