@@ -1,6 +1,6 @@
 """A Llama-2 style decoder whose normalization can sit before or behind the residual addition."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +9,8 @@ from torch.nn import functional
 from collapse.config.model import ModelConfig
 from collapse.model.initialization import initialize
 from collapse.model.placements import PLACEMENTS
-from collapse.model.rotary import rotary_tables, rotate
+from collapse.model.rotary import rotary_table, rotate
+from collapse.model.swiglu import swiglu
 from collapse.recording.boundary import residual_norm
 
 if TYPE_CHECKING:
@@ -25,14 +26,14 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(config.width, 3 * config.width, bias=False)
         self.output = nn.Linear(config.width, config.width, bias=False)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """(B, n, d) to (B, n, d); the rotary tables are (n, 1, 1, head_width / 2)."""
+    def forward(self, x: Tensor, table: Tensor) -> Tensor:
+        """(B, n, d) to (B, n, d); the rotary table is (n, 1, heads, head_width / 2)."""
         batch, length, width = x.shape
         qkv = self.qkv(x).view(batch, length, 3, self.heads, width // self.heads)
-        queries, keys = rotate(qkv[:, :, :2], cos, sin).unbind(2)
-        values = qkv[:, :, 2]
+        queries_keys, values = qkv.split((2, 1), dim=2)
+        queries, keys = rotate(queries_keys, table).transpose(1, 3).unbind(2)
         mixed = functional.scaled_dot_product_attention(
-            queries.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2), is_causal=True
+            queries, keys, values.squeeze(2).transpose(1, 2), is_causal=True
         )
         out: Tensor = self.output(mixed.transpose(1, 2).reshape(batch, length, width))
         return out
@@ -48,8 +49,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, n, d) to (B, n, d)."""
-        gate, up = self.gate_up(x).chunk(2, dim=-1)
-        out: Tensor = self.down(functional.silu(gate) * up)
+        out: Tensor = self.down(swiglu(self.gate_up(x)))
         return out
 
 
@@ -83,9 +83,9 @@ class Decoder(nn.Module):
         self.head = nn.Linear(config.width, config.vocab_size, bias=False)
         if config.tie_embeddings:
             self.head.weight = self.embedding.weight
-        cos, sin = rotary_tables(config.sequence_length, config.width // config.heads, config.rope_base)
-        self.register_buffer("cos", cos[:, None, None, :], persistent=False)
-        self.register_buffer("sin", sin[:, None, None, :], persistent=False)
+        table = rotary_table(config.sequence_length, config.heads, config.width // config.heads, config.rope_base)
+        self.rotary: Tensor
+        self.register_buffer("rotary", table.unsqueeze(1), persistent=False)
         initialize(self, seed)
 
     @property
@@ -93,13 +93,14 @@ class Decoder(nn.Module):
         """Number of parameters, a tied table counted once."""
         return sum(p.numel() for p in self.parameters())
 
+    @property
+    def stack(self) -> list[Layer]:
+        """The layers, first to last."""
+        return cast(list[Layer], list(self.layers))
+
     def sublayer_matrices(self) -> list[list[nn.Parameter]]:
         """The weight matrices of every sublayer, in the order of the stack."""
-        return [
-            [parameter for parameter in branch.parameters()]
-            for layer in self.layers
-            for branch in (layer.attention, layer.ffn)
-        ]
+        return [list(branch.parameters()) for layer in self.stack for branch in (layer.attention, layer.ffn)]
 
     def hidden(self, ids: Tensor, recorder: "Recorder | None" = None) -> Tensor:
         """X^H, the LM head's input: (B, n, d) for token ids (B, n)."""
@@ -110,9 +111,9 @@ class Decoder(nn.Module):
         gains = iter(self.norms)
         eps = self.config.norm_eps
         y, normed = residual_norm(self.embedding(ids), None, next(gains), eps, next(taps))
-        cos, sin = self.cos[:length].to(normed.dtype), self.sin[:length].to(normed.dtype)  # type: ignore[index]
-        for layer in self.layers:
-            branch = layer.attention(normed, cos, sin)
+        table = self.rotary[:length]
+        for layer in self.stack:
+            branch = layer.attention(normed, table)
             y, normed = residual_norm(self.placement.carry(y, normed), branch, next(gains), eps, next(taps))
             branch = layer.ffn(normed)
             y, normed = residual_norm(self.placement.carry(y, normed), branch, next(gains), eps, next(taps))

@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from collapse.errors import CollapseError
 from collapse.model.decoder import Decoder
@@ -31,6 +32,11 @@ def llama_config(decoder: Decoder, **overrides: Any) -> Any:
     )
 
 
+def _halves(weight: Tensor, heads: int) -> Tensor:
+    """The rows of W_Q or W_K in the order of Llama's code, which rotates row k of a head together with row k + half."""
+    return weight.view(heads, -1, 2, weight.shape[1]).transpose(1, 2).reshape(weight.shape)
+
+
 @torch.no_grad()
 def to_hugging_face(decoder: Decoder) -> Any:
     """A `transformers.LlamaForCausalLM` with a Pre-Norm decoder's weights: the same logits, within rounding.
@@ -47,13 +53,14 @@ def to_hugging_face(decoder: Decoder) -> Any:
         )
     llama = LlamaForCausalLM(llama_config(decoder))
     weights = {"model.embed_tokens.weight": decoder.embedding.weight, "model.norm.weight": decoder.norms[-1]}
-    for index, layer in enumerate(decoder.layers):
+    for index, layer in enumerate(decoder.stack):
         prefix = f"model.layers.{index}"
-        names = ("q_proj", "k_proj", "v_proj")
-        for name, weight in zip(names, layer.attention.qkv.weight.chunk(3), strict=True):
-            weights[f"{prefix}.self_attn.{name}.weight"] = weight
+        queries, keys, values = layer.attention.qkv.weight.chunk(3)
         gate, up = layer.ffn.gate_up.weight.chunk(2)
         weights |= {
+            f"{prefix}.self_attn.q_proj.weight": _halves(queries, decoder.config.heads),
+            f"{prefix}.self_attn.k_proj.weight": _halves(keys, decoder.config.heads),
+            f"{prefix}.self_attn.v_proj.weight": values,
             f"{prefix}.self_attn.o_proj.weight": layer.attention.output.weight,
             f"{prefix}.mlp.gate_proj.weight": gate,
             f"{prefix}.mlp.up_proj.weight": up,

@@ -1,4 +1,4 @@
-"""Rotary position embedding, in Llama's half-split convention."""
+"""Rotary position embedding as a complex multiplication: one vectorized pass."""
 
 from typing import Any
 
@@ -6,41 +6,42 @@ import torch
 from torch import Tensor
 
 
-def rotary_tables(length: int, head_width: int, base: float) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of every position and frequency, each (length, head_width / 2), float32."""
+def rotary_table(length: int, heads: int, head_width: int, base: float) -> Tensor:
+    """exp(i m theta_k) for positions m and frequencies k, repeated for every head: (length, heads, head_width / 2).
+
+    Repeating costs memory and buys contiguous, and so vectorized, multiplication.
+    """
     frequencies = base ** -(torch.arange(0, head_width, 2, dtype=torch.float32) / head_width)
     angles = torch.outer(torch.arange(length, dtype=torch.float32), frequencies)
-    return angles.cos(), angles.sin()
+    return torch.polar(torch.ones_like(angles), angles)[:, None, :].repeat(1, heads, 1)
 
 
-def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    first, second = x.chunk(2, dim=-1)
-    turned = torch.empty_like(x)
-    half = x.shape[-1] // 2
-    torch.mul(first, cos, out=turned[..., :half]).addcmul_(second, sin, value=-1)
-    torch.mul(second, cos, out=turned[..., half:]).addcmul_(first, sin)
-    return turned
+def _turn(x: Tensor, table: Tensor) -> Tensor:
+    pairs = torch.view_as_complex(x.float().view(*x.shape[:-1], -1, 2))
+    return torch.view_as_real(pairs * table).flatten(-2).to(x.dtype)
 
 
 class _Rotate(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        ctx.save_for_backward(cos, sin)
-        return _turn(x, cos, sin)
+    def forward(ctx: Any, x: Tensor, table: Tensor) -> Tensor:
+        ctx.save_for_backward(table)
+        return _turn(x, table)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        cos, sin = ctx.saved_tensors
-        return _turn(grads[0], cos, -sin), None, None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (table,) = ctx.saved_tensors
+        return _turn(grads[0], table.conj()), None
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn the pair (x_i, x_(i + half)) of every head by its position's angle.
+def rotate(x: Tensor, table: Tensor) -> Tensor:
+    """Turn the neighbouring pairs (x_2k, x_2k+1) of every head by their position's angle.
+
+    Llama's code pairs x_k with x_(k + head_width / 2) instead; the two differ by a fixed order of the rows of W_Q and
+    W_K inside each head, which changes neither the model nor its initialization (see `hugging_face.py`).
 
     Args:
-        x: (..., head_width); the tables must broadcast to its halves.
-        cos: cosines, (..., head_width / 2).
-        sin: sines, likewise.
+        x: (B, n, m, heads, head_width).
+        table: of `rotary_table`, (n, 1, heads, head_width / 2).
     """
-    turned: Tensor = _Rotate.apply(x, cos, sin)  # type: ignore[no-untyped-call]
+    turned: Tensor = _Rotate.apply(x, table)  # type: ignore[no-untyped-call]
     return turned

@@ -9,7 +9,7 @@ from collapse.recording.taps import Tap
 
 
 class _Boundary(torch.autograd.Function):
-    """Y = residual + branch, normed = Y / rms(Y) * gain; forward and backward by hand, so that a tap costs few passes."""
+    """Y = residual + branch, normed = Y / rms(Y) * gain; differentiated by hand, so that a tap costs few passes."""
 
     @staticmethod
     def forward(

@@ -46,7 +46,8 @@ class Tap:
 
 
 def _frobenius_sq(x: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(x, dim=(-2, -1), dtype=torch.float32).square()
+    norms: Tensor = torch.linalg.vector_norm(x, dim=(-2, -1), dtype=torch.float32)
+    return norms.square()
 
 
 def _mean_and_centred(x: Tensor, mean_sq: Tensor, centred_sq: Tensor) -> None:

@@ -5,9 +5,8 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,12 +21,15 @@ from collapse.corpus.batches import Batches, windows
 from collapse.corpus.frequencies import entropy, frequency_loss, frequency_loss_per_sequence
 from collapse.corpus.store import TokenStore
 from collapse.model.decoder import Decoder
-from collapse.recording.recorder import Recorder, means_and_sums, unpack
+from collapse.recording.recorder import Recorder
 from collapse.store.history import History
 from collapse.training import checkpoint
 from collapse.training.engine import Device, build_engine, sublayer_gradient_sq
+from collapse.training.measurements import Pending
 from collapse.training.progress import Progress
 from collapse.training.schedule import learning_rate_factor
+
+Array = NDArray[np.int64]
 
 COMPLETED = "completed"
 
@@ -44,19 +46,8 @@ class Outcome:
     """Loss of the final parameters on held-out sequences, nats; NaN where there are none."""
 
 
-class Interrupted(Exception):
+class InterruptedRunError(Exception):
     """The process was asked to stop; a checkpoint of the last step is saved."""
-
-
-@dataclass
-class _Pending:
-    """Measurements of steps that still lie on the device."""
-
-    start: int
-    rows: list[Tensor] = field(default_factory=list)
-    losses: list[Tensor] = field(default_factory=list)
-    param_sq: list[Tensor] = field(default_factory=list)
-    host: list[dict[str, float]] = field(default_factory=list)
 
 
 def scope_frequency_loss(spec: RunSpec, store: TokenStore) -> float:
@@ -141,36 +132,34 @@ class Trainer:
         progress = Progress(
             self.spec.run_id, start, steps, self._tokens_per_step, self.execution.log_seconds, self.main
         )
-        pending = _Pending(start)
+        pending = Pending(start)
         for step in range(start, steps):
             self._step(step, pending)
             done = step + 1
             at_checkpoint = done % self.execution.checkpoint_every == 0 and done < steps
             stopping = self._agree_to_stop()
-            if at_checkpoint or stopping or done == steps or len(pending.rows) >= self.execution.flush_every:
+            if at_checkpoint or stopping or done == steps or len(pending) >= self.execution.flush_every:
                 trouble = self._flush(pending, progress)
                 if trouble is not None:
                     return Outcome(trouble + 1, f"the loss was not finite at step {trouble}", math.nan)
-                pending = _Pending(done)
+                pending = Pending(done)
                 if at_checkpoint or stopping:
                     self._save(done)
             if stopping and done < steps:
-                raise Interrupted
+                raise InterruptedRunError
         return Outcome(steps, COMPLETED, self._validation_loss())
 
     @property
     def _tokens_per_step(self) -> int:
         return self.spec.training.sequences_per_step * self.spec.model.sequence_length
 
-    def _step(self, step: int, pending: _Pending) -> None:
+    def _step(self, step: int, pending: Pending) -> None:
         inputs, labels = self.batches.at(step)
         share = len(inputs) // self.world_size
         mine = slice(self.rank * share, (self.rank + 1) * share)
-        ids = torch.from_numpy(inputs[mine]).to(self.device.torch, non_blocking=True)
-        targets = torch.from_numpy(labels[mine]).to(self.device.torch, non_blocking=True)
         total = torch.zeros((), device=self.device.torch)
-        for micro_ids, micro_targets in zip(ids.split(self.micro), targets.split(self.micro), strict=True):
-            loss = cross_entropy(self.engine(micro_ids, self.recorder), micro_targets)
+        for ids, targets in self._micro_batches(inputs[mine], labels[mine]):
+            loss = cross_entropy(self.engine(ids, self.recorder), targets)
             self.recorder.collect()
             total += loss.detach()
             self.engine.backward(loss)
@@ -193,32 +182,25 @@ class Trainer:
             }
         )
 
-    def _flush(self, pending: _Pending, progress: Progress) -> int | None:
+    def _micro_batches(self, inputs: Array, labels: Array) -> Iterator[tuple[Tensor, Tensor]]:
+        """Inputs and labels, (sequences, n), on the device in micro-batches."""
+        for start in range(0, len(inputs), self.micro):
+            part = slice(start, start + self.micro)
+            ids, targets = (
+                torch.from_numpy(a[part]).to(self.device.torch, non_blocking=True) for a in (inputs, labels)
+            )
+            yield ids, targets
+
+    def _flush(self, pending: Pending, progress: Progress) -> int | None:
         """Move what is pending to disk; the first step whose loss is not finite, if any, and nothing after it."""
-        layers = self.spec.model.layers
-        means, sums = means_and_sums(torch.stack(pending.rows), layers)
-        means = torch.cat([means, torch.stack(pending.losses)[:, None]], dim=1) / self.world_size
-        sums = torch.cat([sums, torch.stack(pending.param_sq)], dim=1)
-        if self.world_size > 1:
-            means, sums = means.contiguous(), sums.contiguous()
-            dist.all_reduce(means)
-            dist.all_reduce(sums)
-        means_host, sums_host = _to_host(means), _to_host(sums)
-        losses = means_host[:, -1]
-        bad = np.flatnonzero(~np.isfinite(losses))
-        stop = int(bad[0]) + 1 if bad.size else len(losses)
+        layerwise, stepwise = pending.gather(self.spec.model.layers, self.spec.model.sequence_length)
+        not_finite = np.flatnonzero(~np.isfinite(stepwise["loss"]))
+        stop = int(not_finite[0]) + 1 if not_finite.size else len(pending)
         if self.history is not None:
-            measured = unpack(
-                means_host[:stop, :-1], sums_host[:stop, : -2 * layers], sums_host[:stop, -2 * layers :], layers,
-                self.world_size,
-            )  # fmt: skip
-            stepwise = {key: np.array([row[key] for row in pending.host[:stop]]) for key in pending.host[0]}
-            stepwise |= measured.stepwise | {"loss": losses[:stop]}
-            slack = 2 / math.sqrt(self.spec.model.sequence_length) * stepwise["collapse_epsilon"]
-            stepwise["loss_floor"] = stepwise["freq_loss_sequence"] - stepwise["lm_head_norm"] * slack
-            self.history.write(pending.start, measured.layerwise, stepwise)
+            stepwise = {name: values[:stop] for name, values in stepwise.items()}
+            self.history.write(pending.start, {n: v[:stop] for n, v in layerwise.items()}, stepwise)
             progress.update(pending.start + stop, {name: float(values[-1]) for name, values in stepwise.items()})
-        return pending.start + int(bad[0]) if bad.size else None
+        return pending.start + stop - 1 if not_finite.size else None
 
     def _save(self, step: int) -> None:
         digest = self.history.digest(step) if self.history is not None else None
@@ -262,10 +244,8 @@ class Trainer:
         if len(inputs) == 0:
             return math.nan
         losses = [
-            float(cross_entropy(self.decoder(ids.to(self.device.torch)), targets.to(self.device.torch))) * len(ids)
-            for ids, targets in zip(
-                torch.from_numpy(inputs).split(self.micro), torch.from_numpy(labels).split(self.micro), strict=True
-            )
+            float(cross_entropy(self.decoder(ids), targets)) * len(ids)
+            for ids, targets in self._micro_batches(inputs, labels)
         ]
         return sum(losses) / len(inputs)
 
@@ -277,7 +257,3 @@ class Trainer:
             yield
         finally:
             signal.signal(signal.SIGTERM, before)
-
-
-def _to_host(values: Tensor) -> NDArray[Any]:
-    return values.double().cpu().numpy()

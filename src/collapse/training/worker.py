@@ -14,7 +14,7 @@ from collapse.errors import CollapseError, run_stage
 from collapse.store.publish import dataset, publish
 from collapse.training.checkpoint import Identity
 from collapse.training.engine import choose_device, start_distributed
-from collapse.training.loop import COMPLETED, Interrupted, Trainer, scope_frequency_loss
+from collapse.training.loop import COMPLETED, InterruptedRunError, Trainer, scope_frequency_loss
 from collapse.training.progress import Progress
 from collapse.training.provenance import provenance
 
@@ -66,7 +66,7 @@ def work(options: Namespace) -> None:
         with trainer.stopping_on_sigterm():
             try:
                 outcome = trainer.train()
-            except Interrupted:
+            except InterruptedRunError:
                 raise CollapseError(
                     f"{spec.run_id}: asked to stop; a checkpoint is saved, and the same command goes on from it"
                 ) from None
