@@ -11,7 +11,7 @@ rule summary:
     benchmark:
         "<benchmarks>/summary.tsv"
     conda:
-        "collapse"
+        "../../environment.yml"
     resources:
         mem_mb=1000,
     params:

@@ -9,7 +9,7 @@ rule fetch_corpus:
     benchmark:
         "<benchmarks>/fetch_corpus.tsv"
     conda:
-        "collapse"
+        "../../environment.yml"
     resources:
         mem_mb=1000,
     params:
@@ -31,7 +31,7 @@ rule tokenizer:
     benchmark:
         "<benchmarks>/tokenizer.tsv"
     conda:
-        "collapse"
+        "../../environment.yml"
     resources:
         mem_mb=2000,
     params:
@@ -57,7 +57,7 @@ rule tokenize:
     benchmark:
         "<benchmarks>/tokenize.tsv"
     conda:
-        "collapse"
+        "../../environment.yml"
     resources:
         mem_mb=2000,
     params:

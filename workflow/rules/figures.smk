@@ -20,7 +20,7 @@ rule gradient_contribution:
     wildcard_constraints:
         figure=r"fig\d\d_.*gradient_contribution",
     conda:
-        "collapse"
+        "../../environment.yml"
     resources:
         mem_mb=1000,
     params:
@@ -52,7 +52,7 @@ rule contraction:
     wildcard_constraints:
         figure=r"fig\d\d_.*contraction",
     conda:
-        "collapse"
+        "../../environment.yml"
     resources:
         mem_mb=1000,
     params:
@@ -84,7 +84,7 @@ rule gradient_norms:
     wildcard_constraints:
         figure=r"fig\d\d_.*gradient_norms",
     conda:
-        "collapse"
+        "../../environment.yml"
     resources:
         mem_mb=1000,
     params:
@@ -117,7 +117,7 @@ rule frequency_loss:
     wildcard_constraints:
         figure=r"fig06_frequency_loss",
     conda:
-        "collapse"
+        "../../environment.yml"
     resources:
         mem_mb=1000,
     params:
@@ -150,7 +150,7 @@ rule tsim_heatmap:
     wildcard_constraints:
         figure=r"tsim_heatmap_.+",
     conda:
-        "collapse"
+        "../../environment.yml"
     resources:
         mem_mb=1000,
     params:
@@ -182,7 +182,7 @@ rule overview:
     wildcard_constraints:
         figure=r"overview",
     conda:
-        "collapse"
+        "../../environment.yml"
     resources:
         mem_mb=1000,
     params:

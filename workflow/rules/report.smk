@@ -12,7 +12,7 @@ rule report:
     benchmark:
         "<benchmarks>/report.tsv"
     conda:
-        "collapse"
+        "../../environment.yml"
     resources:
         mem_mb=1000,
     params:

@@ -13,7 +13,7 @@ rule train:
     benchmark:
         "<benchmarks>/train/{run}.tsv"
     conda:
-        "collapse"
+        "../../environment.yml"
     threads: PLAN.train_threads
     resources:
         mem_mb=2000 * PLAN.config.execution.processes,
