@@ -12,8 +12,6 @@ from collapse.errors import CollapseError
 Batch = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Inputs and labels, (sequences, sequence_length) each: a label is the token after its input."""
 
-_SCAN = 1 << 24
-
 
 class Batches:
     """The batches of a run.
@@ -38,7 +36,7 @@ class Batches:
             vocab_size: of the model; every id must be below it.
 
         Raises:
-            CollapseError: where there are fewer than n + 1 tokens, or an id is outside the vocabulary.
+            CollapseError: where there are fewer than n + 1 tokens.
             ValueError: where scope `sequence` is asked for more than one sequence.
         """
         if scope == "sequence" and sequences != 1:
@@ -49,12 +47,12 @@ class Batches:
                 f"the corpus has {len(tokens)} training tokens, fewer than one sequence needs (model.sequence_length + "
                 f"1 = {sequence_length + 1}): give more text or shorten the sequences"
             )
-        check_vocabulary(tokens, vocab_size)
         self._tokens = tokens
         self._n = sequence_length
         self._sequences = sequences
         self._seed = seed
         self._scope = scope
+        self._vocab_size = vocab_size
         self._permutation = lru_cache(maxsize=2)(self._draw)
 
     def _draw(self, epoch: int) -> NDArray[np.int64]:
@@ -67,36 +65,35 @@ class Batches:
         return [int(self._permutation(epoch)[position]) for epoch, position in visits]
 
     def at(self, step: int) -> Batch:
-        """Inputs and labels of a step (0-based), int64, (sequences, sequence_length) each."""
-        return _cut(self._tokens, self._n, self.order(step))
+        """Inputs and labels of a step (0-based), int64, (sequences, sequence_length) each.
+
+        Raises:
+            CollapseError: where an id is outside the vocabulary, naming it and its position.
+        """
+        order = self.order(step)
+        rows = _cut(self._tokens, self._n, order)
+        if rows.max() >= self._vocab_size:
+            sequence, offset = divmod(int(np.argmax(rows >= self._vocab_size)), self._n + 1)
+            raise CollapseError(
+                f"token id {rows[sequence, offset]} at position {order[sequence] * self._n + offset} of the training "
+                f"tokens is outside the model's vocabulary (model.vocab_size is {self._vocab_size}): give the model "
+                "the vocabulary of its tokenizer"
+            )
+        return _shift(rows)
 
 
 def windows(tokens: Tokens, sequence_length: int, count: int) -> Batch:
     """The first `count` windows in order, or as many as there are: inputs and labels, (windows, sequence_length)."""
     available = max(0, (len(tokens) - 1) // sequence_length)
-    return _cut(tokens, sequence_length, list(range(min(count, available))))
+    return _shift(_cut(tokens, sequence_length, list(range(min(count, available)))))
 
 
-def _cut(tokens: Tokens, n: int, numbers: list[int]) -> Batch:
+def _cut(tokens: Tokens, n: int, numbers: list[int]) -> NDArray[np.int64]:
     rows = np.empty((len(numbers), n + 1), np.int64)
     for row, number in zip(rows, numbers, strict=True):
         row[:] = tokens[number * n : number * n + n + 1]
+    return rows
+
+
+def _shift(rows: NDArray[np.int64]) -> Batch:
     return rows[:, :-1].copy(), rows[:, 1:].copy()
-
-
-def check_vocabulary(tokens: Tokens, vocab_size: int) -> None:
-    """Check that every id is below the size of a model's vocabulary.
-
-    Raises:
-        CollapseError: naming the first id that is not, and its position.
-    """
-    if np.iinfo(tokens.dtype).max < vocab_size:
-        return
-    for start in range(0, len(tokens), _SCAN):
-        part = tokens[start : start + _SCAN]
-        if part.max() >= vocab_size:
-            position = start + int(np.argmax(part >= vocab_size))
-            raise CollapseError(
-                f"token id {tokens[position]} at position {position} is outside the model's vocabulary "
-                f"(model.vocab_size is {vocab_size}): give the model the vocabulary of its tokenizer"
-            )

@@ -5,6 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from collapse.recording.taps import full
+
 
 def rotary_table(length: int, heads: int, head_width: int, base: float) -> Tensor:
     """exp(i m theta_k) for positions m and frequencies k, repeated for every head: (length, heads, head_width / 2).
@@ -17,7 +19,7 @@ def rotary_table(length: int, heads: int, head_width: int, base: float) -> Tenso
 
 
 def _turn(x: Tensor, table: Tensor) -> Tensor:
-    pairs = torch.view_as_complex(x.float().view(*x.shape[:-1], -1, 2))
+    pairs = torch.view_as_complex(full(x).reshape(*x.shape[:-1], -1, 2))
     return torch.view_as_real(pairs * table).flatten(-2).to(x.dtype)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from collapse.recording.taps import Tap
+from collapse.recording.taps import Tap, full
 
 
 class _Boundary(torch.autograd.Function):
@@ -16,10 +16,10 @@ class _Boundary(torch.autograd.Function):
         ctx: Any, residual: Tensor, branch: Tensor | None, gain: Tensor, eps: float, tap: Tap | None
     ) -> tuple[Tensor, Tensor]:
         y = residual if branch is None else residual + branch
-        y32 = y.float()
-        row_sq = y32.square().sum(-1)
+        wide = full(y)
+        row_sq = wide.square().sum(-1)
         inverse_rms = (row_sq / y.shape[-1] + eps).rsqrt().unsqueeze(-1)
-        unit = (y32 * inverse_rms).to(y.dtype)
+        unit = (wide * inverse_rms).to(y.dtype)
         normed = unit * gain
         if tap is not None:
             tap.forward(y, row_sq, normed)
@@ -33,8 +33,7 @@ class _Boundary(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         grad_y_direct, grad_normed = grads
         unit, inverse_rms, gain = ctx.saved_tensors
-        if grad_normed is None:
-            raise RuntimeError("the normalized output of a boundary must take part in the loss")
+        assert grad_normed is not None, "the normalized output of a boundary takes part in every loss"
         product = grad_normed * unit
         grad_gain = product.sum(tuple(range(product.dim() - 1)))
         along = (product @ gain).unsqueeze(-1) / unit.shape[-1]

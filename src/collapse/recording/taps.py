@@ -30,10 +30,11 @@ class Tap:
     def forward(self, y: Tensor, row_sq: Tensor, normed: Tensor) -> None:
         """Measure Y and X, (B, n, d)."""
         self.row_sq.copy_(row_sq)
-        _mean_and_centred(y, self.moments[0], self.moments[1])
+        _mean_and_centred(full(y), self.moments[0], self.moments[1])
         if self.x_is_normed:
-            self.moments[2].copy_(_frobenius_sq(normed))
-            _mean_and_centred(normed, self.moments[3], self.moments[4])
+            x = full(normed)
+            self.moments[2].copy_(_frobenius_sq(x))
+            _mean_and_centred(x, self.moments[3], self.moments[4])
         else:
             self.moments[2].copy_(row_sq.sum(-1))
             self.moments[3:5].copy_(self.moments[0:2])
@@ -45,24 +46,28 @@ class Tap:
         self.gradient_sq[0] += scaled_squared_norm(grad_normed) if self.gradient_is_normed else y_sq
 
 
+def full(x: Tensor) -> Tensor:
+    """The tensor in float32 or better: half precisions are widened."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 def _frobenius_sq(x: Tensor) -> Tensor:
-    norms: Tensor = torch.linalg.vector_norm(x, dim=(-2, -1), dtype=torch.float32)
+    norms: Tensor = torch.linalg.vector_norm(x, dim=(-2, -1))
     return norms.square()
 
 
 def _mean_and_centred(x: Tensor, mean_sq: Tensor, centred_sq: Tensor) -> None:
     """||mean row||^2 and ||x - mean row||_F^2 of every sequence, without cancellation."""
-    x = x.float()
     mean = x.mean(-2, keepdim=True)
     mean_sq.copy_(mean.square().sum((-2, -1)))
     centred_sq.copy_(_frobenius_sq(x - mean))
 
 
 def scaled_squared_norm(gradient: Tensor) -> Tensor:
-    """`GRADIENT_SCALE` times the squared norm of a tensor of any shape, a float32 scalar.
+    """`GRADIENT_SCALE` times the squared norm of a tensor of any shape, a scalar.
 
     Scaling one factor of the product keeps squares of tiny gradients out of float32's underflow; norms above 1.7e10
     overflow to infinity.
     """
-    flat = gradient.reshape(-1).float()
+    flat = full(gradient.reshape(-1))
     return torch.dot(flat, flat * GRADIENT_SCALE)

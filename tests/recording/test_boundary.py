@@ -1,0 +1,88 @@
+"""The boundary function against plain operations, and the taps against float64 linear algebra."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from collapse.recording.boundary import residual_norm
+from collapse.recording.recorder import Recorder
+from collapse.recording.taps import GRADIENT_SCALE, scaled_squared_norm
+
+SIZE = (2, 5, 8)
+
+
+def tensors(seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    residual, branch = (torch.randn(SIZE, dtype=torch.float64, generator=generator) for _ in range(2))
+    gain = 1 + 0.1 * torch.randn(SIZE[-1], dtype=torch.float64, generator=generator)
+    return residual.requires_grad_(), branch.requires_grad_(), gain.requires_grad_()
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e-5])
+def test_gradients_by_finite_differences(eps: float) -> None:
+    residual, branch, gain = tensors()
+    assert torch.autograd.gradcheck(
+        lambda r, b, g: sum(residual_norm(r, b, g, eps)), (residual, branch, gain), check_undefined_grad=False
+    )
+    assert torch.autograd.gradcheck(
+        lambda r, g: sum(residual_norm(r, None, g, eps)), (residual, gain), check_undefined_grad=False
+    )
+
+
+@pytest.mark.parametrize("x_is_normed", [True, False])
+def test_measuring_changes_no_bit(x_is_normed: bool) -> None:
+    residual, branch, gain = (t.detach().float().requires_grad_() for t in tensors())
+    tap = Recorder(1, SIZE[-1], x_is_normed).taps(*SIZE[:2])[1]
+    bare = residual_norm(residual, branch, gain, 1e-5)
+    tapped = residual_norm(residual, branch, gain, 1e-5, tap)
+    for a, b in zip(bare, tapped, strict=True):
+        assert torch.equal(a, b)
+    grads = [
+        torch.autograd.grad(sum(t.square().sum() for t in out), (residual, branch, gain)) for out in (bare, tapped)
+    ]
+    assert all(torch.equal(a, b) for a, b in zip(*grads, strict=True))
+
+
+def measured(x: Tensor, x_is_normed: bool = False) -> dict[str, np.ndarray]:
+    """Moments of both Y and X at one boundary, for Y = x."""
+    recorder = Recorder(1, x.shape[-1], x_is_normed)
+    tap = recorder.taps(*x.shape[:2])[1]
+    residual_norm(x, torch.zeros_like(x), torch.ones(x.shape[-1]), 0.0, tap)
+    names = ("y_mean_sq", "y_centred_sq", "x_sq", "x_mean_sq", "x_centred_sq")
+    return dict(zip(names, tap.moments.double().numpy(), strict=True)) | {"row_sq": tap.row_sq.double().numpy()}
+
+
+@pytest.mark.parametrize("spread", [1.0, 1e-3, 1e-6])
+def test_token_diversity_does_not_cancel(spread: float) -> None:
+    """1 - tsim is the squared relative rank-1 residual (Dong et al. 2021), also where tsim is 1 to seven digits."""
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(1, 1, 16, generator=generator) + spread * torch.randn(2, 40, 16, generator=generator)
+    got = measured(x)
+    rows = x.double().numpy()
+    for sequence in range(2):
+        ones = np.ones((40, 1))
+        residual = rows[sequence] - ones @ np.linalg.lstsq(ones, rows[sequence], rcond=None)[0]
+        relative = np.linalg.norm(residual) / np.linalg.norm(rows[sequence])
+        diversity = got["y_centred_sq"][sequence] / got["row_sq"][sequence].sum()
+        assert np.sqrt(diversity) == pytest.approx(relative, rel=0.05 if spread < 1e-5 else 1e-4)
+        similarity = 40 * got["y_mean_sq"][sequence] / got["row_sq"][sequence].sum()
+        assert similarity == pytest.approx(1 - relative**2, abs=1e-5)
+
+
+def test_x_of_post_norm_is_the_normalized_output() -> None:
+    x = torch.randn(2, 6, 8, generator=torch.Generator().manual_seed(4)) * 3
+    got = measured(x, x_is_normed=True)
+    rows = x.double().numpy()
+    normed = rows / np.sqrt((rows**2).mean(-1, keepdims=True))
+    np.testing.assert_allclose(got["x_sq"], (normed**2).sum((1, 2)), rtol=1e-5)
+    np.testing.assert_allclose(got["x_mean_sq"], (normed.mean(1) ** 2).sum(-1), rtol=1e-5)
+    np.testing.assert_allclose(got["row_sq"], (rows**2).sum(-1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("exponent", [-27, -20, -10, 0, 9])
+def test_gradient_norms_neither_underflow_nor_overflow(exponent: int) -> None:
+    gradient = torch.randn(40, 50, generator=torch.Generator().manual_seed(5)).double()
+    gradient *= 10.0**exponent / gradient.norm()
+    squared = float(scaled_squared_norm(gradient.float())) / GRADIENT_SCALE
+    assert np.sqrt(squared) == pytest.approx(10.0**exponent, rel=1e-2)
