@@ -21,7 +21,7 @@ def logistic(steps: np.ndarray, middle: float, width: float) -> np.ndarray:
 
 
 def _tsim(kind: str, steps: np.ndarray) -> np.ndarray:
-    """Last-layer token similarity: an early dip to 1 that is repaired, then (`collapsing`) a collapse at 3/4 of the run."""
+    """Last-layer token similarity: an early dip to 1; `early` stays there; `collapsing` repairs it and collapses late."""
     n = len(steps)
     level = 0.25
     if kind == "early":
@@ -43,7 +43,8 @@ def _values(kind: str, steps: int, layers: int) -> dict[str, np.ndarray]:
     alpha = 1 + collapsed * (1 - depth) * rng.random((steps, layers, 2))
     return {
         "tsim_x": 1 - diversity, "tsim_y": 1 - diversity, "tdiv_x": diversity, "tdiv_y": diversity,
-        "residual_rms": 1 / factor, "rms_factor": factor, "rms_factor_mean_token": factor, "rms_spread": 0.1 * diversity,
+        "residual_rms": 1 / factor, "rms_factor": factor, "rms_factor_mean_token": factor,
+        "rms_spread": 0.1 * diversity,
         "grad_x": grad_x, "grad_y": grad_x / alpha, "alpha": alpha, "contraction": alpha * factor,
         "transport": alpha * factor, "param_grad": 10 * grad_x,
         "loss": np.where(t > 0.9, FREQ_LOSS, 5.2 + t) + 0.05 * rng.standard_normal(steps), "lr": 1e-3 * (s + 1),

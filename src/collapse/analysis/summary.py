@@ -80,7 +80,7 @@ def row(run: xr.Dataset, config: AnalysisConfig) -> dict[str, Any]:
 
 def read_table(path: Path) -> pd.DataFrame:
     """The table that this module's command wrote."""
-    return pd.read_csv(path, index_col="run_id")
+    return pd.read_csv(path, index_col="run_id", float_precision="round_trip")
 
 
 def _main() -> None:

@@ -9,9 +9,10 @@ The definition, for last-layer token similarity t(s) at the measured (finite) st
    t < `repaired_tsim`. So an earlier dip to t = 1 is no part of it if it was repaired, that is, if t came back below
    `repaired_tsim`; small relapses between the thresholds do not end the stretch.
 3. The *rise* runs from the end of the previous collapsed stretch (the run's first step where there was none) to that
-   start. With t0 the lowest t in it, its *pace* is the fewest steps in which t gains (1 - t0)/2 without falling back.
-4. The *earlier level* is the lowest t within four paces before the last step with t <= (1 + t0)/2: the level just
-   before the rise, whatever slow drift had brought t there.
+   start. With t0 the lowest t in it, its *steepest part* is the one in which t gains (1 - t0)/2 for good in the fewest
+   steps.
+4. The *earlier level* is the lowest t within four times as many steps before the steepest part: the level just before
+   the rise, whatever slow drift had brought t there.
 5. The *transition step* is the first step after the last with t <= level + `rise_fraction` (1 - level).
 6. The transition is over at the first step from which t > `collapsed_tsim` for good; its length is counted from the
    transition step to there.
@@ -29,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from collapse.config.analysis import AnalysisConfig
 
 REACH = 4
-"""Paces before the half-way point in which the earlier level is sought: a logistic rise is at 0.01 % there."""
+"""How far before the steepest part, in its own lengths, the earlier level is sought: a logistic rise has not begun."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def _onset(t: NDArray[np.float64], rise_fraction: float) -> int:
     half = (1 - lowest) / 2
     reached = np.minimum.accumulate(t[::-1])[::-1]  # t never falls below this again
     ends = np.searchsorted(reached, reached + half)
-    pace = (ends - np.arange(len(t)))[ends < len(t)].min(initial=len(t))
-    middle = _last(t <= lowest + half)
-    level = t[max(0, middle - REACH * pace) : middle + 1].min(initial=1.0)
+    lengths = np.where(ends < len(t), ends - np.arange(len(t)), len(t))
+    steepest = int(lengths.argmin())
+    level = t[max(0, steepest - REACH * int(lengths[steepest])) : steepest + 1].min()
     return min(_last(t <= level + rise_fraction * (1 - level)) + 1, len(t) - 1)

@@ -1,0 +1,105 @@
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import collapse
+from collapse.analysis.summary import read_table, row
+from collapse.config.analysis import AnalysisConfig
+from collapse.errors import CollapseError
+
+Make = Callable[..., xr.Dataset]
+Publish = Callable[[xr.Dataset, Path], Path]
+
+
+def command(*options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "collapse.analysis.summary", *map(str, options)], capture_output=True, text=True
+    )
+
+
+@pytest.fixture
+def results(make_run: Make, publish_run: Publish, tmp_path: Path) -> Path:
+    publish_run(make_run("collapsing", layers=3), tmp_path)
+    publish_run(make_run("stable", layers=3, lr=1e-3, seed=3, placement="pre"), tmp_path)
+    publish_run(make_run("early", layers=3, scope="sequence", warmup_steps=0), tmp_path)
+    return tmp_path
+
+
+def test_a_row_a_run(results: Path) -> None:
+    summary = collapse.summarize(results)
+    assert summary.index.name == "run_id"
+    assert summary.index.is_unique
+    assert {
+        "placement", "lr", "warmup_steps", "seed", "scope", "steps", "collapsed", "transition_step", "loss_final",
+        "tsim_final", "freq_loss",
+    } <= set(summary.columns)  # fmt: skip
+    assert summary["collapsed"].dtype == bool
+    by_scope = summary.set_index(["placement", "scope"])
+    late, stable, early = (by_scope.loc[key] for key in (("post", "stream"), ("pre", "stream"), ("post", "sequence")))
+    assert (late["collapsed"], stable["collapsed"], early["collapsed"]) == (True, False, True)
+    assert early["transition_step"] < 50 < 250 < late["transition_step"] < 310
+    assert np.isnan(stable["transition_step"])
+    assert (stable["lr"], stable["seed"], stable["warmup_steps"], stable["steps"]) == (1e-3, 3, 4, 400)
+    assert late["loss_before_transition"] < late["freq_loss"] - 0.5
+    assert late["loss_final"] == pytest.approx(late["freq_loss"], abs=0.1)
+    assert late["tsim_final"] > 0.99
+
+
+def test_final_values_are_means_over_the_last_measured_steps(make_run: Make) -> None:
+    run = make_run("stable", steps=50, layers=2)
+    run["loss"][-3:] = np.nan
+    run["tsim_final"][-3:] = np.nan
+    summarized = row(run, AnalysisConfig(final_steps=10))
+    assert summarized["steps"] == 47
+    assert summarized["loss_final"] == pytest.approx(float(run["loss"][37:47].mean()))
+    assert summarized["tsim_final"] == pytest.approx(float(run["tsim_final"][37:47].mean()))
+
+
+@pytest.mark.parametrize("steps", [1, 2, 12])
+def test_short_runs(make_run: Make, steps: int) -> None:
+    assert row(make_run(steps=steps, layers=2), AnalysisConfig())["steps"] == steps
+
+
+def test_a_run_that_never_measured_anything(make_run: Make) -> None:
+    run = make_run(steps=5, layers=2)
+    run["loss"][:] = np.nan
+    run["tsim_final"][:] = np.nan
+    summarized = row(run, AnalysisConfig())
+    assert (summarized["steps"], summarized["collapsed"]) == (0, False)
+    assert np.isnan(summarized["loss_final"])
+
+
+def test_the_command_writes_what_summarize_gives(results: Path) -> None:
+    runs = sorted((results / "runs").iterdir())
+    out = results / "summary.csv"
+    ran = command("--spec", json.dumps({"final_steps": 30}), "--runs", *runs, "--out", out)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    expected = collapse.summarize(str(results), AnalysisConfig(final_steps=30))
+    pd.testing.assert_frame_equal(read_table(out), expected, check_exact=True)
+
+
+def test_bad_input_is_a_sentence(results: Path) -> None:
+    out, run = results / "summary.csv", next((results / "runs").iterdir())
+    for options, message in (
+        (("--spec", "{}", "--runs", results / "nowhere"), "no run here"),
+        (("--spec", '{"final_step": 3}', "--runs", run), "final_step: unknown key"),
+        (("--spec", "{", "--runs", run), "should be JSON"),
+    ):
+        ran = command(*options, "--out", out)
+        assert ran.returncode == 1
+        assert ran.stderr.startswith("error: ")
+        assert message in ran.stderr
+        assert ran.stderr.count("\n") == 1
+        assert not out.exists()
+
+
+def test_nothing_to_summarize(tmp_path: Path) -> None:
+    with pytest.raises(CollapseError, match="no finished runs"):
+        collapse.summarize(tmp_path)
