@@ -21,7 +21,7 @@ def logistic(steps: np.ndarray, middle: float, width: float) -> np.ndarray:
 
 
 def _tsim(kind: str, steps: np.ndarray) -> np.ndarray:
-    """Last-layer token similarity: an early dip to 1; `early` stays there; `collapsing` repairs it and collapses late."""
+    """Last-layer token similarity: an early dip to 1, which lasts (`early`) or is repaired; a late collapse or none."""
     n = len(steps)
     level = 0.25
     if kind == "early":

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -30,12 +31,13 @@ def draw(shown: Sequence[Shown], collapsing: Shown, style: FiguresConfig) -> Fig
     run, row = collapsing
     _runs(loss, tsim, [one for one in shown if one[1]["scope"] == "stream"] or [collapsing], row["run_id"])
     grad = run["grad_x"]
-    top = float(grad.quantile(0.999)) or 1.0
+    arrived = grad.values[grad.values > 0]
+    top = float(np.quantile(arrived, 0.999)) if arrived.size else 1.0
     for ax, values, floor, high, label in (
         (similarity, run["tdiv_x"], DIVERSITY_FLOOR, 1.0, "1 − token similarity"),
         (gradient, grad, top * 10.0**-GRADIENT_DECADES, top, r"$\|\partial\mathcal{L}/\partial X_k^l\|_F$ (nats)"),
     ):
-        picture = depth_map(ax, values, floor, high, style.palette)
+        picture = depth_map(ax, values, floor, high, style)
         step_axis(ax, [run])
         mark_transition(ax, row, shade=False)
         bar = figure.colorbar(picture, ax=ax, extend="min", aspect=18, pad=0.02)

@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from collapse.config.figures import FiguresConfig
 from collapse.figures.labels import Row
-from collapse.figures.style import BLUE, INK, VERMILION, ordered_colours
+from collapse.figures.style import BLUE, INK, VERMILION, colour_map, ordered_colours
 
 _MANY_POINTS = 5000
 
@@ -90,25 +90,23 @@ def log_axis(ax: Axes, values: Any) -> None:
         ax.yaxis.set_minor_formatter(NullFormatter())
 
 
-def depth_map(ax: Axes, values: xr.DataArray, floor: float, top: float | None, palette: str) -> AxesImage:
+def depth_map(ax: Axes, values: xr.DataArray, floor: float, top: float, style: FiguresConfig) -> AxesImage:
     """A map over step and depth on a logarithmic colour scale; each layer is two rows, attention below its FFN.
 
     Args:
         ax: Where to draw.
         values: (step, layer, sublayer).
         floor: Values below are shown as this.
-        top: Upper end of the colour scale; the largest value if None.
-        palette: Name of a colour map.
+        top: Upper end of the colour scale.
+        style: Gives the palette.
     """
     layers = values.sizes["layer"]
     image = values.transpose("layer", "sublayer", "step").values.reshape(2 * layers, -1).astype(float)
-    finite = image[np.isfinite(image)]
-    high = top if top is not None else float(max(finite.max(initial=0.0), 10 * floor))
     steps = values["step"].values
     picture = ax.imshow(
-        np.clip(image, floor, high),
-        norm=LogNorm(floor, high),
-        cmap=palette,
+        np.clip(image, floor, top),
+        norm=LogNorm(floor, top),
+        cmap=colour_map(style),
         aspect="auto",
         origin="lower",
         extent=(float(steps[0]) - 0.5, float(steps[-1]) + 0.5, 0.5, layers + 0.5),

@@ -18,7 +18,7 @@ def draw(shown: Shown, style: FiguresConfig) -> Figure:
     run, row = shown
     figure = Figure(figsize=(COLUMN, 2.3), layout="constrained")
     ax = figure.subplots()
-    picture = depth_map(ax, run["tdiv_x"], FLOOR, 1.0, style.palette)
+    picture = depth_map(ax, run["tdiv_x"], FLOOR, 1.0, style)
     step_axis(ax, [run])
     mark_transition(ax, row, shade=False)
     bar = figure.colorbar(picture, ax=ax, extend="min", aspect=25, pad=0.02)

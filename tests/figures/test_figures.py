@@ -1,0 +1,255 @@
+import importlib
+import json
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import xarray as xr
+from matplotlib.figure import Figure
+from PIL import Image
+
+from collapse.analysis.summary import row
+from collapse.config.analysis import AnalysisConfig
+from collapse.config.figures import FiguresConfig
+from collapse.errors import CollapseError
+from collapse.figures import frequency_loss, overview, tsim_heatmap
+from collapse.figures.command import Shown
+from collapse.figures.gradient_norms import steps_shown
+from collapse.figures.panels import layers_shown, masked, window
+from collapse.figures.style import FULL, save, theme
+
+Make = Callable[..., xr.Dataset]
+Publish = Callable[[xr.Dataset, Path], Path]
+
+STYLE = FiguresConfig(dpi=60)
+OF_ONE_RUN = ("gradient_contribution", "contraction", "gradient_norms", "tsim_heatmap")
+
+
+@pytest.fixture(autouse=True)
+def _strict() -> Iterator[None]:
+    """A figure that warns is not finished."""
+    with warnings.catch_warnings(), theme(STYLE):
+        warnings.simplefilter("error")
+        yield
+
+
+def shown(run: xr.Dataset) -> Shown:
+    return run, row(run, AnalysisConfig())
+
+
+def draw(family: str, run: xr.Dataset) -> Figure:
+    figure: Figure = importlib.import_module(f"collapse.figures.{family}").draw(shown(run), STYLE)
+    return figure
+
+
+def nothing_measured(run: xr.Dataset) -> xr.Dataset:
+    return run.map(lambda values: values * np.nan, keep_attrs=True)
+
+
+def lines(ax: mpl.axes.Axes) -> dict[str, mpl.lines.Line2D]:
+    return {str(line.get_label()): line for line in ax.get_lines()}
+
+
+@pytest.mark.parametrize("family", OF_ONE_RUN)
+@pytest.mark.parametrize("kind", ["collapsing", "early", "stable"])
+@pytest.mark.parametrize(("steps", "layers"), [(300, 12), (12, 2), (1, 1)])
+def test_every_kind_of_run(make_run: Make, family: str, kind: str, steps: int, layers: int) -> None:
+    draw(family, make_run(kind, steps=steps, layers=layers)).draw_without_rendering()
+
+
+@pytest.mark.parametrize("family", OF_ONE_RUN)
+def test_nothing_measured(make_run: Make, family: str) -> None:
+    draw(family, nothing_measured(make_run(steps=12, layers=2))).draw_without_rendering()
+
+
+@pytest.mark.parametrize("family", OF_ONE_RUN)
+def test_zero_gradients(make_run: Make, tmp_path: Path, family: str) -> None:
+    """A fully collapsed float32 run has gradients of exactly 0, and quotients that are NaN."""
+    run = make_run(steps=40, layers=3)
+    for name in ("grad_x", "grad_y", "param_grad"):
+        run[name][20:] = 0
+    for name in ("alpha", "contraction", "transport"):
+        run[name][20:] = np.nan
+    save(draw(family, run), tmp_path / "figure.png", "title", STYLE)
+    with Image.open(tmp_path / "figure.png") as picture:
+        assert picture.width > 150
+    assert (tmp_path / "figure.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_equal_data_give_equal_bytes(make_run: Make, tmp_path: Path) -> None:
+    run = make_run(steps=60, layers=3)
+    for name in ("first", "second"):
+        save(draw("gradient_norms", run), tmp_path / f"{name}.png", "Figure 5", STYLE)
+    for suffix in (".png", ".pdf"):
+        first, second = ((tmp_path / f"{name}{suffix}").read_bytes() for name in ("first", "second"))
+        assert first == second
+        assert not any(word in first for word in (b"CreationDate", b"Software", b"tIME"))
+
+
+def test_layers_and_the_transition_are_marked(make_run: Make) -> None:
+    run = make_run(steps=300, layers=12)
+    figure = draw("gradient_contribution", run)
+    loss, tsim, attention, ffn = figure.axes
+    assert [label for label in lines(attention) if not label.startswith("_")] == ["1", "5", "10", "12"]
+    step = shown(run)[1]["transition_step"]
+    for ax in (loss, tsim, attention, ffn):
+        assert any(list(line.get_xdata()) == [step, step] for line in ax.get_lines())
+        assert ax.get_ylabel()
+    assert f"collapses between steps {step:.0f}" in figure.get_suptitle()
+
+
+def test_no_transition_no_mark(make_run: Make) -> None:
+    run = make_run("stable", steps=300, layers=12)
+    figure = draw("contraction", run)
+    assert not any(ax.patches for ax in figure.axes)
+    assert figure.axes[0].get_xlim() == (0, 299)
+    assert "does not collapse" in figure.get_suptitle()
+
+
+def test_shades_before_and_after(make_run: Make) -> None:
+    figure = draw("contraction", make_run(steps=300, layers=12))
+    assert all(len(ax.patches) == 2 for ax in figure.axes)
+
+
+def test_the_window_covers_the_transition_and_so_many_steps_beside_it(make_run: Make) -> None:
+    run, about = shown(make_run(steps=400, layers=2))
+    steps = window(run, about, FiguresConfig(window=20))["step"].values
+    assert steps[0] == about["transition_step"] - 20
+    assert steps[-1] == about["transition_step"] + about["transition_length"] + 20
+
+
+@pytest.mark.parametrize(
+    ("count", "stride", "layers"),
+    [
+        (48, 5, [1, 5, 10, 15, 20, 25, 30, 35, 40, 45, 48]),
+        (24, 5, [1, 5, 10, 15, 20, 24]),
+        (1, 5, [1]),
+        (3, 1, [1, 2, 3]),
+    ],
+)
+def test_layers_shown(count: int, stride: int, layers: list[int]) -> None:
+    assert layers_shown(count, stride) == layers
+
+
+def test_quotients_of_vanishing_gradients_are_masked_in_the_plot_only(make_run: Make) -> None:
+    run = make_run("stable", steps=30, layers=2)
+    run["grad_x"][:], run["grad_y"][:] = 1e-3, 1e-3
+    run["grad_y"][5, 0, 0] = 1e-11
+    run["grad_x"][6, 1, 1] = 1e-11
+    plotted = masked(run, "alpha", STYLE)
+    assert np.isnan(plotted[5, 0, 0])
+    assert np.isnan(plotted[6, 1, 1])
+    assert np.isfinite(plotted).sum() == plotted.size - 2
+    assert np.isfinite(run["alpha"]).all()
+
+
+@pytest.mark.parametrize(("length", "expected"), [(4, 11), (10, 11), (100, 11)])
+def test_eleven_steps_of_the_transition(length: int, expected: int) -> None:
+    about = {"collapsed": True, "transition_step": 50.0, "transition_length": float(length)}
+    steps = steps_shown(np.arange(200), about)
+    assert len(steps) == expected
+    assert (steps[0], steps[-1]) == (50, 50 + max(length, 10))
+
+
+def test_fewer_steps_where_there_are_fewer() -> None:
+    assert list(steps_shown(np.arange(3), {"collapsed": False})) == [0, 1, 2]
+    about = {"collapsed": True, "transition_step": 196.0, "transition_length": 2.0}
+    assert list(steps_shown(np.arange(200), about)) == [196, 197, 198, 199]
+
+
+def test_frequency_loss_of_each_scope(make_run: Make) -> None:
+    runs = [make_run("early", steps=40, layers=2, scope=scope, warmup_steps=0) for scope in ("stream", "sequence")]
+    runs[1]["freq_loss"] = runs[1]["freq_loss"] - 2
+    warm = [make_run(steps=40, layers=2, lr=lr) for lr in (2e-2, 1e-2)]
+    left, right = frequency_loss.draw([shown(run) for run in runs], [shown(run) for run in warm], STYLE).axes
+    levels = {line.get_ydata()[0] for line in left.get_lines() if line.get_linestyle() == ":" and len(line.get_xdata())}
+    assert levels == {float(run["freq_loss"]) for run in runs}
+    texts = [text.get_text() for text in right.get_legend().get_texts()]
+    assert texts == ["lr 0.01", "lr 0.02", "frequency loss"]
+
+
+def test_frequency_loss_without_runs_on_one_side(make_run: Make) -> None:
+    run = shown(make_run(steps=12, layers=2))
+    for sides in (([], [run]), ([run], [])):
+        frequency_loss.draw(*sides, STYLE).draw_without_rendering()
+
+
+def test_overview_counts_what_happened(make_run: Make) -> None:
+    runs = [
+        make_run("collapsing", layers=3),
+        make_run("stable", layers=3, lr=1e-3),
+        make_run("stable", layers=3, placement="pre"),
+        make_run("early", layers=3, scope="batch", warmup_steps=0),
+    ]
+    figure = overview.draw([shown(run) for run in runs], shown(runs[0]), STYLE)
+    assert figure.get_suptitle().startswith("2 of 4 runs collapse")
+    texts = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert texts == [
+        "Post-Norm, collapsed (1)",
+        "Post-Norm, not collapsed (1)",
+        "Pre-Norm, not collapsed (1)",
+        "frequency loss",
+    ]
+
+
+@pytest.mark.parametrize("steps", [1, 12])
+def test_overview_of_short_runs(make_run: Make, steps: int) -> None:
+    runs = [shown(make_run(steps=steps, layers=2)), shown(nothing_measured(make_run(steps=steps, layers=2)))]
+    for collapsing in runs:
+        overview.draw(runs, collapsing, STYLE).draw_without_rendering()
+
+
+def command(family: str, *options: object) -> subprocess.CompletedProcess[str]:
+    call = [sys.executable, "-W", "error::UserWarning", "-m", f"collapse.figures.{family}", *map(str, options)]
+    return subprocess.run(call, capture_output=True, text=True)
+
+
+@pytest.fixture
+def published(make_run: Make, publish_run: Publish, tmp_path: Path) -> Path:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return publish_run(make_run(steps=40, layers=3), tmp_path)
+
+
+SECTIONS = ("--style", json.dumps({"dpi": 60}), "--analysis", "{}")
+
+
+def test_commands(published: Path, tmp_path: Path) -> None:
+    for family, options in (
+        ("contraction", ("--run", published, "--number", 4)),
+        ("overview", ("--runs", published, "--collapsing", published)),
+        ("frequency_loss", ("--no-warmup", "--warmup", published)),
+    ):
+        out = tmp_path / "figures" / f"{family}.png"
+        ran = command(family, *SECTIONS, *options, "--out", out)
+        assert (ran.returncode, ran.stderr) == (0, "")
+        assert out.with_suffix(".pdf").is_file()
+        with Image.open(out) as picture:
+            assert picture.width == pytest.approx(60 * FULL, abs=1)
+            assert picture.info["Title"].startswith("Figure 4: ") == (family == "contraction")
+
+
+@pytest.mark.parametrize("palette", ["no such palette", "colorblind"])
+def test_palettes_have_an_order(make_run: Make, palette: str) -> None:
+    with pytest.raises(CollapseError, match=r"figures\.palette: no continuous palette"):
+        tsim_heatmap.draw(shown(make_run(steps=12, layers=2)), FiguresConfig(palette=palette))
+
+
+def test_bad_input_is_a_sentence(published: Path, tmp_path: Path) -> None:
+    out = tmp_path / "figure.png"
+    unknown_key = ("--style", '{"pallette": "x"}', "--analysis", "{}", "--run", published)
+    for options, message in (
+        (unknown_key, "--style: pallette: unknown key"),
+        ((*SECTIONS, "--run", tmp_path / "nowhere"), "no run here"),
+    ):
+        ran = command("tsim_heatmap", *options, "--out", out)
+        assert ran.returncode == 1
+        assert ran.stderr.startswith("error: ")
+        assert message in ran.stderr
+        assert ran.stderr.count("\n") == 1
+        assert not out.exists()
