@@ -10,6 +10,8 @@ from collapse.config.gallery import figures
 from collapse.config.paths import ResultPaths, results
 from collapse.config.root import Config, parse
 
+ROOT = Path(__file__).parents[1]
+
 
 @pytest.fixture
 def config() -> Config:
@@ -154,7 +156,9 @@ def test_runs_lists_parts_and_progress(project: ResultPaths, collapse: Any, conf
     assert printed.splitlines() == [f"{run_id:45} {state}" for run_id, state in zip(config.runs, states, strict=True)]
 
 
-def test_docs_writes_both_files(tmp_path: Path, collapse: Any) -> None:
-    code, _, _ = collapse("docs", "--folder", str(tmp_path))
+def test_generated_pages_match_the_code(tmp_path: Path, collapse: Any) -> None:
+    code, printed, _ = collapse("docs", "--folder", str(tmp_path))
     assert code == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["README.md", "schema.json"]
+    assert printed.split() == ["config/README.md", "config/schema.json", "docs/metrics.md"]
+    for name in printed.split():
+        assert (tmp_path / name).read_text() == (ROOT / name).read_text(), "run `collapse docs`"

@@ -12,6 +12,7 @@ from collapse.config.roles import roles
 from collapse.config.root import Config, load
 from collapse.errors import CollapseError, run_stage
 from collapse.files import write_atomic
+from collapse.recording import reference as metrics
 
 app = typer.Typer(
     add_completion=False,
@@ -94,11 +95,20 @@ def gc(
 
 
 @app.command()
-def docs(folder: Annotated[Path, typer.Option(help="Where to write.")] = CONFIGS) -> None:
-    """Write the config's reference (README.md) and JSON schema (schema.json) from the code."""
-    for name, text in (("README.md", reference.page()), ("schema.json", reference.schema())):
+def docs(folder: Annotated[Path, typer.Option(help="The project's folder.")] = Path()) -> None:
+    """Write the pages that are generated from the code: the config's reference and schema, the recorded quantities."""
+    for name, text in generated().items():
         write_atomic(folder / name, text)
-        typer.echo(str(folder / name))
+        typer.echo(name)
+
+
+def generated() -> dict[str, str]:
+    """Generated files by their path in the project."""
+    return {
+        "config/README.md": reference.page(),
+        "config/schema.json": reference.schema(),
+        "docs/metrics.md": metrics.page(),
+    }
 
 
 def main() -> None:

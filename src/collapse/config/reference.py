@@ -115,7 +115,7 @@ class _Page:
             else "Selects the kind."
         )
         cells = (f"`{key.rpartition('.')[2]}`", self.kind(key, node), default, description)
-        return " ".join(["|", *(cell.replace("|", "&#124;") + " |" for cell in cells)])
+        return " ".join(["|", *(cell.replace("|", r"\|") + " |" for cell in cells)])
 
     def section(self, key: str, name: str, label: str = "") -> Iterator[str]:
         """A section's heading, purpose and table, and then the sections inside it."""
