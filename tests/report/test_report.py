@@ -1,0 +1,153 @@
+import base64
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import xarray as xr
+
+from collapse.analysis.summary import table
+from collapse.config.gallery import figures
+from collapse.config.root import Config, parse
+from collapse.errors import CollapseError
+from collapse.figures.captions import in_paper, shown
+from collapse.report.page import findings, render
+
+Make = Callable[..., xr.Dataset]
+Publish = Callable[[xr.Dataset, Path], Path]
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+RAW: dict[str, Any] = {
+    "name": "made-up",
+    "corpus": {"source": "sample"},
+    "tokens": {"tokenizer": {"kind": "train", "vocab_size": 512}},
+    "model": {"layers": 3, "width": 16, "heads": 2, "ffn_width": 32, "sequence_length": 16, "vocab_size": 512},
+    "training": {"steps": 400, "horizon": 5000, "warmup_steps": 4, "lr": 1e-2, "batch_size": 4},
+    "execution": {"micro_batch_size": 2},
+    "grid": {"extra": [{"lr": 1e-3}, {"lr": 1e-2}, {"lr": 1e-2, "placement": "pre"}]},
+}
+
+
+@pytest.fixture
+def config() -> Config:
+    return parse(RAW)
+
+
+@pytest.fixture
+def results(config: Config, make_run: Make, publish_run: Publish, tmp_path: Path) -> Path:
+    """Finished runs, a summary, and a pixel for every figure."""
+    runs = [
+        make_run("stable", layers=3, lr=1e-3),
+        make_run("collapsing", layers=3),
+        make_run("stable", layers=3, placement="pre"),
+    ]
+    runs[2].attrs["ended"] = "step 7: the loss is <b>not</b> finite"
+    assert [run.attrs["run_id"] for run in runs] == list(config.runs)
+    table([publish_run(run, tmp_path) for run in runs], config.analysis).to_csv(tmp_path / "summary.csv")
+    (tmp_path / "figures").mkdir()
+    for name in figures(config):
+        (tmp_path / "figures" / f"{name}.png").write_bytes(PIXEL)
+    return tmp_path
+
+
+def command(results: Path, config: str = json.dumps(RAW)) -> subprocess.CompletedProcess[str]:
+    options = ["--config", config, "--results", results, "--summary", results / "summary.csv"]
+    call = [sys.executable, "-m", "collapse.report", *options, "--out", results / "report.html"]
+    return subprocess.run(list(map(str, call)), capture_output=True, text=True)
+
+
+class Page(HTMLParser):
+    """Tags that are left open, references, and the text of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.references: list[str] = []
+        self.ids: list[str] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in {"meta", "img", "br"}:
+            self.open.append(tag)
+        self.references += [value or "" for key, value in attrs if key in {"src", "href"}]
+        self.ids += [value or "" for key, value in attrs if key == "id"]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_a_whole_self_contained_page(results: Path, config: Config) -> None:
+    ran = command(results)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    html = (results / "report.html").read_text(encoding="utf-8")
+    page = Page(html)
+    assert page.open == []
+    pictures = [reference for reference in page.references if not reference.startswith("#")]
+    assert len(pictures) == len(figures(config))
+    assert all(base64.b64decode(p.removeprefix("data:image/png;base64,")) == PIXEL for p in pictures)
+    assert {reference[1:] for reference in page.references if reference.startswith("#")} <= set(page.ids)
+    assert not re.search(r"https?:|@import|url\(|<script", html)
+    for run_id in config.runs:
+        assert run_id in page.text
+    for needed in ("Figure 3.", "Figure 22.", "warmup_steps: 4", "0" * 40, "versions: torch", "2.13.0"):
+        assert needed in page.text
+    assert "<b>not</b> finite" in page.text  # shown as text, so escaped
+
+
+def test_equal_results_give_equal_pages(results: Path) -> None:
+    command(results)
+    first = (results / "report.html").read_bytes()
+    command(results)
+    assert (results / "report.html").read_bytes() == first
+
+
+def test_findings_are_computed(results: Path, config: Config) -> None:
+    summary = table([results / "runs" / run_id for run_id in config.runs], config.analysis)
+    rows = [{str(k): v for k, v in row.items()} for row in summary.reset_index().to_dict("records")]
+    sentences = findings(rows)
+    assert sentences[0] == "1 of 3 runs collapsed."
+    assert "within 0.0" in sentences[1]
+    assert sentences[2].startswith("1 run had learned before collapsing: Post-Norm, lr 0.01")
+    assert "does not collapse" in sentences[3]
+    assert "below its frequency loss" in sentences[3]
+    for row in rows:
+        row["collapsed"] = False
+    assert findings(rows)[0] == "0 of 3 runs collapsed."
+    assert len(findings(rows)) == 4
+
+
+def test_what_is_missing_is_named(results: Path, config: Config) -> None:
+    summary = table([results / "runs" / run_id for run_id in config.runs], config.analysis)
+    with pytest.raises(CollapseError, match="summary has no row for run"):
+        render(config, results, summary.iloc[1:])
+    (results / "figures" / "overview.png").unlink()
+    with pytest.raises(CollapseError, match=r"overview\.png: the figure is missing"):
+        render(config, results, summary)
+
+
+def test_bad_input_is_a_sentence(results: Path) -> None:
+    for text, message in (("{", "should be JSON"), (json.dumps(RAW | {"nam": 1}), "nam: unknown key")):
+        ran = command(results, text)
+        assert ran.returncode == 1
+        assert ran.stderr.startswith("error: --config")
+        assert message in ran.stderr
+        assert not (results / "report.html").exists()
+
+
+def test_every_figure_has_a_caption(config: Config) -> None:
+    for figure in figures(config).values():
+        assert shown(figure.family)
+        assert (in_paper(figure.family, figure.number) is None) == (figure.number is None)
+    assert "step 1979" in str(in_paper("contraction", 11))
+    assert "1.8e-3" in str(in_paper("gradient_norms", 20))
