@@ -1,6 +1,7 @@
 """What the report says, gathered from files that earlier stages wrote, and its page."""
 
 import base64
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,10 +85,10 @@ def findings(rows: Sequence[Row]) -> list[str]:
     sentences = [f"{len(collapsed)} of {_runs(len(rows))} collapsed."]
     if collapsed:
         gap = max(abs(row["loss_final"] - row["freq_loss"]) for row in collapsed)
-        tsim = min(row["tsim_final"] for row in collapsed)
+        tsim = math.floor(min(min(row["tsim_final"] for row in collapsed), 0.9999) * 1e4) / 1e4
         sentences.append(
             f"The collapsed runs end within {gap:.2f} nats of the frequency loss of their own labels, with a "
-            f"last-layer token similarity of {tsim:.4f} or more."
+            f"last-layer token similarity above {tsim:.4f}."
         )
     learned = [row for row in collapsed if row["loss_before_transition"] < row["freq_loss"] - 0.5]
     if learned:
