@@ -9,9 +9,10 @@ _INTRODUCTION = """\
 
 Variables of a run's store, `results/<name>/runs/<run_id>/metrics.zarr`. `step` is the optimizer step s, counted from
 0: the state after s updates, as its own forward and backward pass sees it. `layer` runs from 1 to L, `sublayer` is
-`attention` (k = 1) or `ffn` (k = 2). X_k is a sublayer's input, Y_k its output with the residual added; gradients are of
-the mean loss of the whole batch, before clipping. Forward quantities are means over the tokens of a sequence, and then
-over the batch's sequences. NaN means that a quantity was not measured. Theorems and figures are the paper's.
+`attention` (k = 1) or `ffn` (k = 2). X_k is the input of a sublayer, Y_k its output with the residual added;
+gradients are of the mean loss of the whole batch, before clipping. Forward quantities are means over the tokens of a
+sequence, and then over the batch's sequences. NaN means that a quantity was not measured. Theorems and figures are
+the paper's.
 
 | variable | dims | meaning | units | defined in |
 | --- | --- | --- | --- | --- |
