@@ -1,6 +1,8 @@
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from hypothesis import given
@@ -199,3 +201,36 @@ def test_made_up_runs(make_run: Callable[..., xr.Dataset]) -> None:
     for kind, step in (("collapsing", 300), ("early", 40)):
         run = make_run(kind)
         assert find_transition(run["step"], run["tsim_final"], CONFIG).step == pytest.approx(step - 9, abs=5)
+
+
+def recorded(name: str) -> xr.Dataset:
+    """Loss and last-layer token similarity of a real run; where they come from is in the file's head."""
+    path = Path(__file__).parent / "data" / f"{name}.csv"
+    return xr.Dataset.from_dataframe(pd.read_csv(path, comment="#", index_col="step"))
+
+
+def test_a_real_run_that_repairs_its_dip_and_then_collapses() -> None:
+    run = recorded("repaired-then-collapsed")
+    dip, late = run["tsim_final"][:120], run["tsim_final"][330:]
+    assert dip.max() > 0.999
+    assert late.min() > 0.99
+    found = find_transition(run["step"], run["tsim_final"], CONFIG)
+    assert found.collapsed
+    assert 280 <= found.step <= 305  # similarity leaves 0.3 for good
+    assert 315 <= found.settled <= 330
+    assert loss_before(run, found.step, CONFIG) < 6.42 - 0.5
+
+
+def test_a_real_run_cut_where_its_dip_is_deepest() -> None:
+    """As a run of 60 steps, it would be one that collapsed in its dip."""
+    run = recorded("repaired-then-collapsed").isel(step=slice(0, 60))
+    found = find_transition(run["step"], run["tsim_final"], CONFIG)
+    assert found.collapsed
+    assert 5 <= found.step <= 15
+
+
+def test_a_real_run_that_repairs_its_dip_and_learns() -> None:
+    run = recorded("repaired")
+    assert run["tsim_final"].max() > 0.999
+    assert not find_transition(run["step"], run["tsim_final"], CONFIG).collapsed
+    assert loss_before(run, np.nan, CONFIG) < 6.42 - 1
