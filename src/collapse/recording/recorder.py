@@ -9,14 +9,36 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from collapse.recording.statistics import DERIVED, FORWARD, SUBLAYERS, Moments
-from collapse.recording.taps import GRADIENT_SCALE, Tap
+from collapse.recording.taps import GRADIENT_SCALE, Sequences, Tap
 
 Array = NDArray[np.float64]
 
 
 class _Buffers(NamedTuple):
+    """What the taps of one micro-batch shape write to; the second dimension of the last three is Y, X."""
+
     row_sq: Tensor
-    moments: Tensor
+    means: Tensor
+    norms: Tensor
+    centred_norms: Tensor
+    workspace: Tensor
+
+    @staticmethod
+    def empty(boundaries: int, batch: int, length: int, width: int, like: Tensor) -> "_Buffers":
+        shapes = (
+            (boundaries, batch, length),
+            (boundaries, 2, batch, width),
+            (boundaries, 2, batch),
+            (boundaries, 2, batch),
+            (batch, length, width),
+        )
+        return _Buffers(*(like.new_empty(shape) for shape in shapes))
+
+    def tap(self, boundary: int, gradient_sq: Tensor, x_is_normed: bool, gradient_is_normed: bool) -> Tap:
+        y, x = (
+            Sequences(self.means[boundary, k], self.norms[boundary, k], self.centred_norms[boundary, k]) for k in (0, 1)
+        )
+        return Tap(self.row_sq[boundary], y, x, gradient_sq, self.workspace, x_is_normed, gradient_is_normed)
 
 
 class Recorder:
@@ -31,57 +53,63 @@ class Recorder:
         width: model dimension d.
         x_is_normed: whether a sublayer's input is the normalized output of the boundary before it (Post-Norm).
         device: where the model lives.
+        dtype: of the statistics; no narrower than the model's.
     """
 
-    def __init__(self, layers: int, width: int, x_is_normed: bool, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self,
+        layers: int,
+        width: int,
+        x_is_normed: bool,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         self.layers = layers
         self.width = width
         self.x_is_normed = x_is_normed
-        self.device = torch.device(device)
         self.boundaries = 2 * layers + 1
-        self._buffers: dict[tuple[int, int], _Buffers] = {}
-        self._gradient_sq = torch.zeros(self.boundaries, 2, device=self.device)
+        self._taps: dict[tuple[int, int], tuple[_Buffers, list[Tap]]] = {}
+        self._gradient_sq = torch.zeros(self.boundaries, 2, device=device, dtype=dtype)
         self._current: _Buffers | None = None
         self._reset()
 
     def _reset(self) -> None:
-        self._forward = torch.zeros(len(FORWARD), self.boundaries, device=self.device)
-        self._epsilon = torch.zeros((), device=self.device)
+        self._forward = self._gradient_sq.new_zeros(len(FORWARD), self.boundaries)
+        self._epsilon = self._gradient_sq.new_zeros(())
         self._micro_batches = 0
         self._gradient_sq.zero_()
 
     def taps(self, batch: int, length: int) -> list[Tap]:
         """One tap a boundary, for a micro-batch of (batch, length) token ids."""
-        if (batch, length) not in self._buffers:
-            self._buffers[batch, length] = _Buffers(
-                torch.empty(self.boundaries, batch, length, device=self.device),
-                torch.empty(self.boundaries, 5, batch, device=self.device),
-            )
-        self._current = self._buffers[batch, length]
-        last = self.boundaries - 1
-        return [
-            Tap(
-                self._current.row_sq[j],
-                self._current.moments[j],
-                self._gradient_sq[j],
-                x_is_normed=self.x_is_normed or j == last,
-                gradient_is_normed=self.x_is_normed,
-            )
-            for j in range(self.boundaries)
-        ]
+        if (batch, length) not in self._taps:
+            buffers = _Buffers.empty(self.boundaries, batch, length, self.width, like=self._gradient_sq)
+            last = self.boundaries - 1
+            taps = [
+                buffers.tap(j, self._gradient_sq[j], self.x_is_normed or j == last, self.x_is_normed)
+                for j in range(self.boundaries)
+            ]
+            self._taps[batch, length] = buffers, taps
+        self._current, taps = self._taps[batch, length]
+        return taps
 
     @torch.no_grad()
     def collect(self) -> None:
         """Reduce the forward statistics of the micro-batch that has just passed."""
         if self._current is None:
             raise RuntimeError("collect() before any forward pass with this recorder's taps")
-        moments = Moments(self.width, self._current.row_sq, *self._current.moments.unbind(1))
+        _, means, norms, centred_norms, _ = self._current
+        mean_sq, sq, centred_sq = means.square().sum(-1), norms.square(), centred_norms.square()
+        moments = Moments(
+            self.width,
+            self._current.row_sq,
+            *(squares[:, k] for k in (0, 1) for squares in (mean_sq, sq, centred_sq)),
+        )
         self._forward += torch.stack([metric.value(moments).mean(-1) for metric in FORWARD])
         self._epsilon += moments.x_centred_sq[-1].sqrt().mean()
         self._micro_batches += 1
 
     def end_step(self) -> Tensor:
-        """Everything that the step measured, one float32 vector on the device (see `unpack`); starts the next step."""
+        """Everything that the step measured, one vector on the device (see `unpack`); starts the next step."""
         count = self._micro_batches
         row = torch.cat(
             [(self._forward / count).flatten(), (self._epsilon / count).reshape(1), self._gradient_sq.flatten()]

@@ -23,29 +23,25 @@ STEPWISE = ("step",)
 
 @dataclass(frozen=True)
 class Moments:
-    """Sufficient statistics of the sequences of a micro-batch at every boundary; all float32.
+    """Sufficient statistics of the sequences of a micro-batch at every boundary.
 
-    `row_sq` is (boundaries, B, n): squared norms of the rows of Y. The others are (boundaries, B): the squared
-    Frobenius norm, the squared norm of the mean row, and the squared Frobenius norm of the centred rows, of X and Y.
+    `row_sq` is (boundaries, B, n): squared norms of the rows of Y. The others are (boundaries, B): squared norms of the
+    mean row, Frobenius norms, and Frobenius norms of the centred rows, squared too, of Y and of X.
     """
 
     width: int
     row_sq: "Tensor"
     y_mean_sq: "Tensor"
+    y_sq: "Tensor"
     y_centred_sq: "Tensor"
-    x_sq: "Tensor"
     x_mean_sq: "Tensor"
+    x_sq: "Tensor"
     x_centred_sq: "Tensor"
 
     @property
     def tokens(self) -> int:
         """Tokens a sequence, n."""
         return int(self.row_sq.shape[-1])
-
-    @property
-    def y_sq(self) -> "Tensor":
-        """||Y||_F^2, (boundaries, B)."""
-        return self.row_sq.sum(-1)
 
     @property
     def rms_factors(self) -> "Tensor":

@@ -10,40 +10,60 @@ GRADIENT_SCALE = 2.0**60
 
 
 @dataclass(frozen=True)
+class Sequences:
+    """What is measured of one (B, n, d) matrix of rows, per sequence; slices of a `Recorder`'s buffers."""
+
+    mean: Tensor
+    """(B, d): the mean row."""
+    norm: Tensor
+    """(B,): the Frobenius norm."""
+    centred_norm: Tensor
+    """(B,): the Frobenius norm of the rows minus their mean, free of cancellation."""
+
+
+@dataclass(frozen=True)
 class Tap:
-    """Where one boundary writes what it measures; the tensors are slices of a `Recorder`'s buffers.
+    """Where one boundary writes what it measures.
 
     At boundary j, Y is the output of sublayer j, and X the input of sublayer j + 1: RMS(Y) if `x_is_normed`, else Y.
     """
 
     row_sq: Tensor
     """(B, n): squared row norms of Y."""
-    moments: Tensor
-    """(5, B): `y_mean_sq`, `y_centred_sq`, `x_sq`, `x_mean_sq`, `x_centred_sq` (see `statistics.Moments`)."""
+    y: Sequences
+    x: Sequences
     gradient_sq: Tensor
     """(2,): accumulates `GRADIENT_SCALE` times ||dL/dX||_F^2 and ||dL/dY||_F^2 of the loss as the engine scales it."""
+    workspace: Tensor
+    """(B, n, d), shared by all taps; holds nothing between two calls."""
     x_is_normed: bool
     """Whether X, as the forward statistics mean it, is the normalized output."""
     gradient_is_normed: bool
     """Whether X, as the gradients mean it, is the normalized output."""
 
     def forward(self, y: Tensor, row_sq: Tensor, normed: Tensor) -> None:
-        """Measure Y and X, (B, n, d)."""
+        """Measure Y and X, (B, n, d), given Y's squared row norms (B, n)."""
         self.row_sq.copy_(row_sq)
-        _mean_and_centred(full(y), self.moments[0], self.moments[1])
+        self._measure(full(y), self.y)
         if self.x_is_normed:
-            x = full(normed)
-            self.moments[2].copy_(_frobenius_sq(x))
-            _mean_and_centred(x, self.moments[3], self.moments[4])
+            self._measure(full(normed), self.x)
         else:
-            self.moments[2].copy_(row_sq.sum(-1))
-            self.moments[3:5].copy_(self.moments[0:2])
+            for destination, source in ((self.x.mean, self.y.mean), (self.x.norm, self.y.norm)):
+                destination.copy_(source)
+            self.x.centred_norm.copy_(self.y.centred_norm)
+
+    def _measure(self, rows: Tensor, into: Sequences) -> None:
+        torch.mean(rows, -2, out=into.mean)
+        torch.linalg.vector_norm(rows, dim=(-2, -1), out=into.norm)
+        torch.sub(rows, into.mean.unsqueeze(-2), out=self.workspace)
+        torch.linalg.vector_norm(self.workspace, dim=(-2, -1), out=into.centred_norm)
 
     def backward(self, grad_y: Tensor, grad_normed: Tensor) -> None:
         """Add the squared norms of dL/dY and dL/dX, (B, n, d)."""
-        y_sq = scaled_squared_norm(grad_y)
+        y_sq = scaled_squared_norm(full(grad_y), self.workspace)
         self.gradient_sq[1] += y_sq
-        self.gradient_sq[0] += scaled_squared_norm(grad_normed) if self.gradient_is_normed else y_sq
+        x_sq = scaled_squared_norm(full(grad_normed), self.workspace) if self.gradient_is_normed else y_sq
+        self.gradient_sq[0] += x_sq
 
 
 def full(x: Tensor) -> Tensor:
@@ -51,23 +71,11 @@ def full(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-def _frobenius_sq(x: Tensor) -> Tensor:
-    norms: Tensor = torch.linalg.vector_norm(x, dim=(-2, -1))
-    return norms.square()
-
-
-def _mean_and_centred(x: Tensor, mean_sq: Tensor, centred_sq: Tensor) -> None:
-    """||mean row||^2 and ||x - mean row||_F^2 of every sequence, without cancellation."""
-    mean = x.mean(-2, keepdim=True)
-    mean_sq.copy_(mean.square().sum((-2, -1)))
-    centred_sq.copy_(_frobenius_sq(x - mean))
-
-
-def scaled_squared_norm(gradient: Tensor) -> Tensor:
-    """`GRADIENT_SCALE` times the squared norm of a tensor of any shape, a scalar.
+def scaled_squared_norm(gradient: Tensor, workspace: Tensor) -> Tensor:
+    """`GRADIENT_SCALE` times the squared norm of a tensor, a scalar; the workspace has its shape.
 
     Scaling one factor of the product keeps squares of tiny gradients out of float32's underflow; norms above 1.7e10
     overflow to infinity.
     """
-    flat = full(gradient.reshape(-1))
-    return torch.dot(flat, flat * GRADIENT_SCALE)
+    scaled = torch.mul(gradient, GRADIENT_SCALE, out=workspace)
+    return torch.dot(gradient.reshape(-1), scaled.view(-1))

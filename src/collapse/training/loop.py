@@ -130,16 +130,16 @@ class Trainer:
         start = self._resume()
         steps = self.spec.training.steps
         progress = Progress(
-            self.spec.run_id, start, steps, self._tokens_per_step, self.execution.log_seconds, self.main
+            self.spec.run_id, start, steps, self.tokens_per_step, self.execution.log_seconds, self.main
         )
         pending = Pending(start)
         for step in range(start, steps):
-            self._step(step, pending)
+            self.step(step, pending)
             done = step + 1
             at_checkpoint = done % self.execution.checkpoint_every == 0 and done < steps
             stopping = self._agree_to_stop()
             if at_checkpoint or stopping or done == steps or len(pending) >= self.execution.flush_every:
-                trouble = self._flush(pending, progress)
+                trouble = self.flush(pending, progress)
                 if trouble is not None:
                     return Outcome(trouble + 1, f"the loss was not finite at step {trouble}", math.nan)
                 pending = Pending(done)
@@ -150,10 +150,12 @@ class Trainer:
         return Outcome(steps, COMPLETED, self._validation_loss())
 
     @property
-    def _tokens_per_step(self) -> int:
+    def tokens_per_step(self) -> int:
+        """Tokens in a step, over all processes."""
         return self.spec.training.sequences_per_step * self.spec.model.sequence_length
 
-    def _step(self, step: int, pending: Pending) -> None:
+    def step(self, step: int, pending: Pending) -> None:
+        """One optimizer step, its measurements added to what is pending."""
         inputs, labels = self.batches.at(step)
         share = len(inputs) // self.world_size
         mine = slice(self.rank * share, (self.rank + 1) * share)
@@ -175,7 +177,7 @@ class Trainer:
             {
                 "lr": self.spec.training.lr * self.factor(step),
                 "grad_norm": float(self.engine.get_global_grad_norm()),
-                "tokens": float((step + 1) * self._tokens_per_step),
+                "tokens": float((step + 1) * self.tokens_per_step),
                 "freq_loss_batch": frequency_loss(labels) if self.main else math.nan,
                 "freq_loss_sequence": frequency_loss_per_sequence(labels) if self.main else math.nan,
                 "lm_head_norm": head_norm,
@@ -191,7 +193,7 @@ class Trainer:
             )
             yield ids, targets
 
-    def _flush(self, pending: Pending, progress: Progress) -> int | None:
+    def flush(self, pending: Pending, progress: Progress) -> int | None:
         """Move what is pending to disk; the first step whose loss is not finite, if any, and nothing after it."""
         layerwise, stepwise = pending.gather(self.spec.model.layers, self.spec.model.sequence_length)
         not_finite = np.flatnonzero(~np.isfinite(stepwise["loss"]))

@@ -1,0 +1,120 @@
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from pydoc_data import topics
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collapse.config.run import RunSpec
+from collapse.config.training import ExecutionConfig
+from collapse.corpus.frequencies import frequency_distribution
+from collapse.corpus.store import SplitManifest, SplitWriter, TokenManifest, TokenStore, write_manifest
+
+VOCAB = 256
+
+SPEC = {
+    "corpus": {"source": "shards", "files": ["unused.json.gz"]},
+    "tokens": {"tokenizer": {"kind": "file", "path": "unused.model"}},
+    "model": {
+        "placement": "post", "layers": 3, "width": 32, "heads": 4, "ffn_width": 64, "sequence_length": 24,
+        "vocab_size": VOCAB, "tie_embeddings": False, "embedding_std": 1.0,
+    },
+    "training": {"steps": 12, "horizon": 40, "warmup_steps": 4, "lr": 1e-3, "batch_size": 8, "seed": 0},
+    "record": {"floor_every": 3, "validation_sequences": 8},
+}  # fmt: skip
+EXECUTION = {"micro_batch_size": 8, "flush_every": 4, "checkpoint_every": 5, "log_seconds": 0.001, "device": "cpu"}
+
+
+def make_spec(**changes: Any) -> RunSpec:
+    """The small run, with values of `model`, `training` or `record` replaced by name."""
+    content = {name: dict(section) for name, section in SPEC.items()}
+    for key, value in changes.items():
+        owner = next(name for name in ("model", "training", "record") if key in type_fields(name))
+        content[owner][key] = value
+    return RunSpec.model_validate(content)
+
+
+def type_fields(section: str) -> set[str]:
+    return set(RunSpec.model_fields[section].annotation.model_fields)
+
+
+def make_execution(**changes: Any) -> ExecutionConfig:
+    return ExecutionConfig.model_validate(EXECUTION | changes)
+
+
+@dataclass(frozen=True)
+class Lab:
+    """What the tests of training share."""
+
+    tokens: Path
+
+    spec = staticmethod(make_spec)
+    execution = staticmethod(make_execution)
+
+    @property
+    def store(self) -> TokenStore:
+        return TokenStore.open(self.tokens)
+
+    def command(
+        self, spec: RunSpec, execution: ExecutionConfig, folder: Path, code: str = "code", tokens: Path | None = None
+    ) -> list[str]:
+        """The training command, with its scratch and output under a folder."""
+        return [
+            sys.executable, "-m", "collapse.training", "--spec", json.dumps(spec.canonical()),
+            "--execution", json.dumps(execution.canonical()), "--code", code, "--tokens", str(tokens or self.tokens),
+            "--scratch", str(folder / "scratch" / "run"), "--out", str(folder / "run"),
+        ]  # fmt: skip
+
+    def run(
+        self, spec: RunSpec, execution: ExecutionConfig, folder: Path, **options: Any
+    ) -> subprocess.CompletedProcess[str]:
+        limits = options.pop("preexec_fn", None)
+        environment = os.environ | {"PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
+        return subprocess.run(
+            self.command(spec, execution, folder, **options), capture_output=True, text=True, check=False,
+            env=environment, preexec_fn=limits,
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """A token store of real English: Python's own documentation, a token a byte."""
+    folder = tmp_path_factory.mktemp("tokens")
+    documents = [text.encode("ascii", "ignore") for _, text in sorted(topics.topics.items())]
+    manifests: dict[str, SplitManifest] = {}
+    counts = np.zeros(VOCAB)
+    for split, texts in (("train", documents[2:]), ("validation", documents[:2])):
+        with SplitWriter(folder, split, "uint16") as writer:
+            for text in texts:
+                writer.append(np.frombuffer(text, np.uint8).astype(np.uint16), 1)
+                if split == "train":
+                    counts += np.bincount(np.frombuffer(text, np.uint8), minlength=VOCAB)
+            manifests[split] = writer.finish()
+    write_manifest(
+        folder,
+        TokenManifest(
+            spec=make_spec().data, corpus="Python's documentation topics", attributions=[], skipped_empty=0,
+            tokenizer_sha256="0" * 64, vocab_size=VOCAB, eos_id=0, dtype="uint16", train=manifests["train"],
+            validation=manifests["validation"], token_frequencies=[int(c) for c in counts],
+        ),
+    )  # fmt: skip
+    assert frequency_distribution(TokenStore.open(folder).train, VOCAB).sum() == pytest.approx(1)
+    return Lab(folder)
+
+
+@pytest.fixture(scope="session")
+def process_group() -> Iterator[None]:
+    """This process as a group of one, for tests that train in place."""
+    import torch.distributed as dist
+
+    from collapse.training.engine import Device, start_distributed
+
+    start_distributed(Device("cpu", "fp32"), threads=1)
+    yield
+    dist.destroy_process_group()

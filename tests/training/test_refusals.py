@@ -1,0 +1,67 @@
+"""Bad input: one clear sentence, exit status 1, no traceback."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collapse.config.training import ExecutionConfig
+from collapse.errors import CollapseError
+from collapse.training.engine import choose_device
+
+
+def sentence(done: object) -> str:
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr.strip().splitlines()[-1]
+
+
+def test_a_gpu_that_is_not_there(lab) -> None:
+    import torch
+
+    assert not torch.cuda.is_available()
+    with pytest.raises(CollapseError, match=r"execution\.device is 'cuda', but PyTorch sees no GPU"):
+        choose_device(lab.spec().training, lab.execution(device="cuda"))
+
+
+def test_a_missing_token_store(lab, tmp_path: Path) -> None:
+    assert "token store is missing or unfinished" in sentence(
+        lab.run(lab.spec(), lab.execution(), tmp_path, tokens=tmp_path / "nowhere")
+    )
+
+
+def test_a_vocabulary_smaller_than_the_text_and_text_shorter_than_a_sequence(lab, tmp_path: Path) -> None:
+    message = sentence(lab.run(lab.spec(vocab_size=100), lab.execution(), tmp_path))
+    assert "outside the model's vocabulary (model.vocab_size is 100)" in message
+    length = int(lab.store.manifest.train.tokens) + 1
+    message = sentence(lab.run(lab.spec(sequence_length=length), lab.execution(), tmp_path))
+    assert "fewer than one sequence needs" in message
+
+
+def test_a_folder_that_cannot_be_written_to(lab) -> None:
+    message = sentence(lab.run(lab.spec(), lab.execution(), Path("/proc/nowhere")))
+    assert message.startswith("error: ")
+
+
+def test_a_spec_with_mistakes_names_them_all(lab, tmp_path: Path) -> None:
+    command = lab.command(lab.spec(), lab.execution(), tmp_path)
+    import json
+    import subprocess
+
+    at = command.index("--spec") + 1
+    spec = json.loads(command[at])
+    spec["model"]["heads"] = 5
+    spec["training"]["lr"] = -1
+    command[at] = json.dumps(spec)
+    message = sentence(subprocess.run(command, capture_output=True, text=True, check=False))
+    assert "heads must divide width" in message and "training.lr" in message
+
+
+def test_a_step_that_does_not_divide() -> None:
+    execution = ExecutionConfig(micro_batch_size=3)
+    with pytest.raises(ValueError, match=r"8 sequences .* micro_batch_size = 3"):
+        execution.split(8)
+    with pytest.raises(ValueError, match=r"execution\.processes = 2"):
+        ExecutionConfig(micro_batch_size=3, processes=2).split(3)
+    assert ExecutionConfig(micro_batch_size=4).split(1) == (1, 1)
+    assert np.prod(ExecutionConfig(micro_batch_size=4, processes=2).split(64)) == 32
