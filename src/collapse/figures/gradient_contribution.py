@@ -27,7 +27,7 @@ def draw(shown: Shown, style: FiguresConfig) -> Figure:
     for ax, sublayer, index in ((attention, "attention", 1), (ffn, "ffn", 2)):
         layer_curves(ax, alpha.sel(sublayer=sublayer), style)
         ax.set_ylabel(rf"$\alpha_{index}^l$")
-        log_axis(ax, alpha.sel(sublayer=sublayer))
+        log_axis(ax, alpha)
     panels = (loss, tsim, attention, ffn)
     for ax in panels:
         step_axis(ax, [run], label=ax in (attention, ffn))
