@@ -81,7 +81,9 @@ def test_damaged_metadata(run: Path, content: bytes | None) -> None:
 @pytest.mark.parametrize("damage", ["lost", "cut", "changed"])
 def test_damaged_chunk(run: Path, damage: str) -> None:
     """A lost chunk alone would read as NaN."""
-    chunk = next(path for path in (run / "metrics.zarr" / "loss").rglob("*") if path.is_file() and path.parent.name == "c")
+    chunk = next(
+        path for path in (run / "metrics.zarr" / "loss").rglob("*") if path.is_file() and path.parent.name == "c"
+    )
     content = chunk.read_bytes()
     if damage == "lost":
         chunk.unlink()
@@ -116,7 +118,9 @@ def test_no_finished_runs(tmp_path: Path) -> None:
 
 
 def test_public_names_need_no_torch(run: Path) -> None:
-    script = f"import sys, collapse\ncollapse.open_run({str(run)!r})\nprint('torch' in sys.modules, collapse.__version__)"
+    script = (
+        f"import sys, collapse\ncollapse.open_run({str(run)!r})\nprint('torch' in sys.modules, collapse.__version__)"
+    )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["False", collapse.__version__]
 
