@@ -7,6 +7,8 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from html.parser import HTMLParser
 from typing import Any
 
@@ -103,24 +105,57 @@ def test_the_second_time_there_is_nothing_to_be_done(finished: Any) -> None:
         assert "Nothing to be done" in ran.stdout
 
 
+@contextmanager
+def at_work(project: Any, configfile: str, until: Callable[[], bool]) -> Iterator[subprocess.Popen[bytes]]:
+    """A snakemake in the background, from the moment that something can be seen; interrupted at the end."""
+    process = subprocess.Popen(
+        project.command("--cores=1", f"--configfile={configfile}"),
+        cwd=project.folder,
+        env=project.environment(),
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not until():
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGINT)
+        process.wait(60)
+
+
 def test_a_second_snakemake_on_the_same_results_is_refused(finished: Any, miniature: dict[str, Any]) -> None:
     configfile = finished.write_config(miniature | {"name": "locked"}, "locked.yaml")
-    command = finished.command("--cores=1", f"--configfile={configfile}")
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    first = subprocess.Popen(command, cwd=finished.folder, env=finished.environment(), start_new_session=True, **quiet)
-    try:
-        locks = finished.folder / ".snakemake/locks"
-        deadline = time.monotonic() + 60
-        while not (locks.is_dir() and any(locks.iterdir())):
-            assert first.poll() is None and time.monotonic() < deadline
-            time.sleep(0.05)
+    locks = finished.folder / ".snakemake/locks"
+    with at_work(finished, configfile, until=lambda: locks.is_dir() and any(locks.iterdir())):
         second = finished.snakemake("--cores=1", f"--configfile={configfile}")
-    finally:
-        os.killpg(first.pid, signal.SIGINT)
-        first.wait(60)
     assert second.returncode != 0
     assert "Directory cannot be locked" in second.stdout
     assert "no other Snakemake process is trying to create the same files" in second.stdout
+
+
+def test_after_a_kill_the_same_command_goes_on_from_the_checkpoint(finished: Any, miniature: dict[str, Any]) -> None:
+    miniature |= {"name": "killed", "grid": {"product": {"lr": [1e-3]}}}
+    miniature["training"] |= {"steps": 400}
+    miniature["execution"] |= {"checkpoint_every": 10}
+    configfile = finished.write_config(miniature, "killed.yaml")
+    (run_id,) = parse(miniature).runs
+    results = finished.folder / "results/killed"
+    with at_work(finished, configfile, until=lambda: any(results.glob("scratch/*/checkpoints/*.json"))) as snakemake:
+        os.killpg(snakemake.pid, signal.SIGKILL)
+    target = f"results/killed/runs/{run_id}/manifest.json"
+    refused = finished.snakemake("--cores=1", f"--configfile={configfile}", target)
+    assert refused.returncode != 0
+    assert "--unlock" in refused.stdout
+    assert finished.snakemake(f"--configfile={configfile}", "--unlock").returncode == 0
+    resumed = finished.snakemake("--cores=1", f"--configfile={configfile}", target)
+    assert resumed.returncode == 0, resumed.stdout
+    assert f"{run_id}: going on from the checkpoint of step " in resumed.stdout
+    assert open_run(results / "runs" / run_id).sizes["step"] == 400
 
 
 def test_a_failing_run_stops_neither_the_others_nor_loses_anything(finished: Any, miniature: dict[str, Any]) -> None:
