@@ -59,7 +59,7 @@ def test_a_spec_with_mistakes_names_them_all(lab, tmp_path: Path) -> None:
 
 def test_a_step_that_does_not_divide() -> None:
     execution = ExecutionConfig(micro_batch_size=3)
-    with pytest.raises(ValueError, match=r"8 sequences .* micro_batch_size = 3"):
+    with pytest.raises(ValueError, match=r"the 8 sequences .*micro_batch_size = 3"):
         execution.split(8)
     with pytest.raises(ValueError, match=r"execution\.processes = 2"):
         ExecutionConfig(micro_batch_size=3, processes=2).split(3)

@@ -9,11 +9,17 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from collapse.files import tree_digest
 from collapse.store.read import open_run
 from collapse.training.checkpoint import Identity, candidates
+from collapse.training.engine import Device
+from collapse.training.loop import Trainer
+from collapse.training.measurements import Pending
+from collapse.training.progress import Progress
 
 Files = dict[str, str]
 
@@ -120,7 +126,7 @@ def test_a_damaged_history_is_not_built_upon(lab, wreck: Path, undisturbed: str)
     shutil.rmtree(wreck / "scratch/run/history.zarr/stepwise/c")
     done = resume(lab, wreck)
     assert done.returncode == 0, done.stderr
-    assert "the history before it is damaged" in done.stderr
+    assert "the metric history before it is damaged" in done.stderr
     assert digest(wreck) == undisturbed
 
 
@@ -151,14 +157,34 @@ def test_a_full_disk_loses_nothing(lab, wreck: Path, undisturbed: str) -> None:
     assert done.returncode == 0 and digest(wreck) == undisturbed
 
 
-def test_a_loss_that_is_not_finite_ends_the_run_early(lab, tmp_path: Path) -> None:
+def test_a_diverging_run_ends_early_and_says_why(lab, tmp_path: Path) -> None:
+    """At this rate the first update overflows: the rows are infinite, RMSNorm makes them 0, and gradients are lost."""
     done = lab.run(lab.spec(lr=1e30, warmup_steps=0), lab.execution(), tmp_path)
     assert done.returncode == 0, done.stderr
     run = open_run(tmp_path / "run")
-    assert run.attrs["ended"].startswith("the loss was not finite at step ")
-    last = int(run.attrs["ended"].rpartition(" ")[2])
-    assert run.sizes["step"] == last + 1 < 12
-    assert "ended early" in done.stderr
+    assert run.attrs["ended"] == "the gradient norm was not finite at step 1"
+    assert run.sizes["step"] == 2
+    assert "ended early: the gradient norm was not finite" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("loss", "norm", "what"), [(float("nan"), 1.0, "the loss"), (1.0, float("nan"), "the gradient")]
+)
+def test_nothing_behind_a_failed_step_is_kept(
+    lab, tmp_path: Path, process_group, monkeypatch, loss, norm, what
+) -> None:
+    identity = Identity("run", "code", 1)
+    trainer = Trainer(lab.spec(), lab.execution(), lab.store, Device("cpu", "fp32"), identity, tmp_path)
+    progress = Progress("run", 0, 12, 1, 1e9, speaks=False)
+    pending = Pending(0)
+    for step in range(4):
+        trainer.step(step, pending)
+    pending.losses[2], pending.host[2]["grad_norm"] = torch.tensor(loss), norm
+    failure = trainer.flush(pending, progress)
+    assert failure is not None and failure[0] == 2 and failure[1].startswith(what)
+    assert trainer.history is not None
+    _, stepwise = trainer.history.read(4)
+    assert list(np.isfinite(stepwise["lr"])) == [True, True, True, False]
 
 
 def test_two_trainings_of_one_run_do_not_meet(lab, tmp_path: Path) -> None:

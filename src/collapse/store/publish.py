@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,9 @@ def publish(data: xr.Dataset, out: Path) -> None:
         for name, v in data.variables.items()
         if v.dims
     }
-    data.to_zarr(partial, mode="w", consolidated=True, zarr_format=3, encoding=encoding)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Consolidated metadata is currently not part")
+        data.to_zarr(partial, mode="w", consolidated=True, zarr_format=3, encoding=encoding)
     partial.replace(store)
     content = {
         "run_id": data.attrs["run_id"],

@@ -2,6 +2,7 @@
 
 import collections
 import logging
+import math
 import os
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -119,6 +120,12 @@ def build_engine(decoder: Decoder, training: TrainingConfig, execution: Executio
         model=decoder, optimizer=optimizer, lr_scheduler=lambda o: LambdaLR(o, factor), config=config
     )
     return engine
+
+
+def global_gradient_norm(engine: Any) -> float:
+    """Norm of the averaged gradients of all parameters before clipping, after a step; NaN where it was not finite."""
+    norm = float(engine.get_global_grad_norm())
+    return norm if 0 <= norm < math.inf else math.nan  # DeepSpeed has -1 or inf then
 
 
 def sublayer_gradient_sq(decoder: Decoder) -> Tensor:

@@ -24,7 +24,7 @@ from collapse.model.decoder import Decoder
 from collapse.recording.recorder import Recorder
 from collapse.store.history import History
 from collapse.training import checkpoint
-from collapse.training.engine import Device, build_engine, sublayer_gradient_sq
+from collapse.training.engine import Device, build_engine, global_gradient_norm, sublayer_gradient_sq
 from collapse.training.measurements import Pending
 from collapse.training.progress import Progress
 from collapse.training.schedule import learning_rate_factor
@@ -77,9 +77,11 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def spectral_norm(matrix: Tensor) -> float:
-    """||W||_2, from the eigenvalues of the Gram matrix of its short side."""
+    """||W||_2, from the eigenvalues of the Gram matrix of its short side; NaN where that is not finite."""
     w = matrix.detach().float()
     gram = w.T @ w if w.shape[0] >= w.shape[1] else w @ w.T
+    if not torch.isfinite(gram).all():
+        return math.nan
     return math.sqrt(float(torch.linalg.eigvalsh(gram.double())[-1]))
 
 
@@ -129,9 +131,7 @@ class Trainer:
         """
         start = self._resume()
         steps = self.spec.training.steps
-        progress = Progress(
-            self.spec.run_id, start, steps, self.tokens_per_step, self.execution.log_seconds, self.main
-        )
+        progress = Progress(self.spec.run_id, start, steps, self.tokens_per_step, self.execution.log_seconds, self.main)
         pending = Pending(start)
         for step in range(start, steps):
             self.step(step, pending)
@@ -139,9 +139,10 @@ class Trainer:
             at_checkpoint = done % self.execution.checkpoint_every == 0 and done < steps
             stopping = self._agree_to_stop()
             if at_checkpoint or stopping or done == steps or len(pending) >= self.execution.flush_every:
-                trouble = self.flush(pending, progress)
-                if trouble is not None:
-                    return Outcome(trouble + 1, f"the loss was not finite at step {trouble}", math.nan)
+                failure = self.flush(pending, progress)
+                if failure is not None:
+                    step, how = failure
+                    return Outcome(step + 1, how, math.nan)
                 pending = Pending(done)
                 if at_checkpoint or stopping:
                     self._save(done)
@@ -176,7 +177,7 @@ class Trainer:
         pending.host.append(
             {
                 "lr": self.spec.training.lr * self.factor(step),
-                "grad_norm": float(self.engine.get_global_grad_norm()),
+                "grad_norm": global_gradient_norm(self.engine),
                 "tokens": float((step + 1) * self.tokens_per_step),
                 "freq_loss_batch": frequency_loss(labels) if self.main else math.nan,
                 "freq_loss_sequence": frequency_loss_per_sequence(labels) if self.main else math.nan,
@@ -193,16 +194,24 @@ class Trainer:
             )
             yield ids, targets
 
-    def flush(self, pending: Pending, progress: Progress) -> int | None:
-        """Move what is pending to disk; the first step whose loss is not finite, if any, and nothing after it."""
+    def flush(self, pending: Pending, progress: Progress) -> tuple[int, str] | None:
+        """Move what is pending to disk, up to the first step that failed; that step and how it did, if any.
+
+        A step has failed where its loss, or the norm of its gradients, is not finite: DeepSpeed makes no update then.
+        """
         layerwise, stepwise = pending.gather(self.spec.model.layers, self.spec.model.sequence_length)
-        not_finite = np.flatnonzero(~np.isfinite(stepwise["loss"]))
-        stop = int(not_finite[0]) + 1 if not_finite.size else len(pending)
+        finite = {name: np.isfinite(stepwise[name]) for name in ("loss", "grad_norm")}
+        failed = np.flatnonzero(~(finite["loss"] & finite["grad_norm"]))
+        stop = int(failed[0]) + 1 if failed.size else len(pending)
         if self.history is not None:
             stepwise = {name: values[:stop] for name, values in stepwise.items()}
             self.history.write(pending.start, {n: v[:stop] for n, v in layerwise.items()}, stepwise)
             progress.update(pending.start + stop, {name: float(values[-1]) for name, values in stepwise.items()})
-        return pending.start + stop - 1 if not_finite.size else None
+        if not failed.size:
+            return None
+        what = "the gradient norm" if finite["loss"][stop - 1] else "the loss"
+        step = pending.start + stop - 1
+        return step, f"{what} was not finite at step {step}"
 
     def _save(self, step: int) -> None:
         digest = self.history.digest(step) if self.history is not None else None
