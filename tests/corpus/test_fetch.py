@@ -13,7 +13,7 @@ def test_bad_specs_are_one_sentence(tmp_path, helpers):
     for spec, sentence in (
         ("{", "--spec: should be JSON"),
         ('{"source": "sample", "pages": 3}', "--spec: pages: unknown key"),
-        ('{"source": "shards", "files": ["x"]}', "only the sample corpus is fetched; corpus.source is 'shards'"),
+        ('{"source": "shards", "files": ["x"]}', "--spec: source: input should be 'sample' (got 'shards')"),
     ):
         result = helpers.run("fetch", "--spec", spec, "--out", tmp_path / "c")
         assert result.returncode == 1

@@ -8,10 +8,10 @@ from pydantic_core import from_json
 from collapse.config.base import Section, describe
 from collapse.errors import CollapseError
 
-S = TypeVar("S", bound=Section)
+T = TypeVar("T", bound=Section)
 
 
-def parse_option(section: type[S], option: str, text: str) -> S:
+def parse_option(section: type[T], option: str, text: str) -> T:
     """The validated section that a command was given as JSON.
 
     Args:

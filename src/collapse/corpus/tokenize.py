@@ -9,11 +9,11 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
 
+from collapse.config.option import parse_option
 from collapse.config.run import DataSpec
-from collapse.corpus.command import Progress, parse_spec
 from collapse.corpus.document import Document
+from collapse.corpus.progress import Progress
 from collapse.corpus.sources import attributions, describe, documents
 from collapse.corpus.store import Dtype, SplitWriter, TokenManifest, Tokens, dtype_for, write_manifest
 from collapse.corpus.tokenizer import load, read_model
@@ -141,7 +141,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="threads to encode with")
     args = parser.parse_args()
     manifest = tokenize(
-        parse_spec(TypeAdapter(DataSpec), args.spec), args.tokenizer, args.out, args.corpus, args.threads
+        parse_option(DataSpec, "--spec", args.spec), args.tokenizer, args.out, args.corpus, args.threads
     )
     for split in (manifest.train, manifest.validation):
         print(f"{split.tokens:,} tokens of {split.documents:,} documents")

@@ -9,13 +9,13 @@ from itertools import islice
 from pathlib import Path
 
 import sentencepiece
-from pydantic import TypeAdapter
 
+from collapse.config.option import parse_option
 from collapse.config.run import DataSpec
 from collapse.config.tokens import FileTokenizer, HubTokenizer, TrainedTokenizer
 from collapse.corpus import hub
-from collapse.corpus.command import Progress, parse_spec
 from collapse.corpus.document import Document, Documents
+from collapse.corpus.progress import Progress
 from collapse.corpus.sources import documents
 from collapse.corpus.wheels import MISTRAL_COMMON, read_member
 from collapse.errors import CollapseError, run_stage
@@ -150,7 +150,7 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, help="folder that the fetch stage wrote; for the sample corpus")
     parser.add_argument("--out", required=True, type=Path, help="path of the model file to write")
     args = parser.parse_args()
-    spec = parse_spec(TypeAdapter(DataSpec), args.spec)
+    spec = parse_option(DataSpec, "--spec", args.spec)
     model = obtain(spec, args.corpus)
     write_atomic(args.out, model)
     pieces = load(model, str(args.out)).get_piece_size()

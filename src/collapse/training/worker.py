@@ -4,9 +4,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 import torch.distributed as dist
-from pydantic import ValidationError
 
-from collapse.config.base import describe
+from collapse.config.option import parse_option
 from collapse.config.run import RunSpec
 from collapse.config.training import ExecutionConfig
 from collapse.corpus.store import TokenStore
@@ -37,11 +36,10 @@ def parse_specs(options: Namespace) -> tuple[RunSpec, ExecutionConfig]:
     Raises:
         CollapseError: naming everything that is wrong with them.
     """
-    try:
-        return RunSpec.model_validate_json(options.spec), ExecutionConfig.model_validate_json(options.execution)
-    except ValidationError as error:
-        section = "--spec" if error.title == "RunSpec" else "--execution"
-        raise CollapseError("; ".join(describe(error, None, section))) from None
+    return (
+        parse_option(RunSpec, "--spec", options.spec),
+        parse_option(ExecutionConfig, "--execution", options.execution),
+    )
 
 
 def work(options: Namespace) -> None:

@@ -1,31 +1,7 @@
-"""What the corpus commands share: specs given as JSON, and a line of progress now and then."""
+"""Progress of the corpus commands: a line now and then."""
 
 import sys
 import time
-from typing import TypeVar
-
-from pydantic import TypeAdapter, ValidationError
-from pydantic_core import from_json
-
-from collapse.config.base import describe
-from collapse.errors import CollapseError
-
-T = TypeVar("T")
-
-
-def parse_spec(schema: TypeAdapter[T], text: str) -> T:
-    """The validated spec that a command was given as JSON.
-
-    Raises:
-        CollapseError: where it is not JSON or does not fit the schema; all problems are named.
-    """
-    try:
-        raw = from_json(text)
-        return schema.validate_python(raw)
-    except ValidationError as error:
-        raise CollapseError("--spec: " + "; ".join(describe(error, raw))) from None
-    except ValueError as error:
-        raise CollapseError(f"--spec: should be JSON: {error} (got {text[:80]!r})") from None
 
 
 class Progress:
