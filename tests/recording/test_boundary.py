@@ -49,10 +49,9 @@ def measured(x: Tensor, x_is_normed: bool = False) -> dict[str, np.ndarray]:
     recorder = Recorder(1, x.shape[-1], x_is_normed)
     tap = recorder.taps(*x.shape[:2])[1]
     residual_norm(x, torch.zeros_like(x), torch.ones(x.shape[-1]), 0.0, tap)
-    named = {
-        f"{name}_{key}": getattr(getattr(tap, name), key) for name in "yx" for key in ("mean", "norm", "centred_norm")
-    }
-    return {key: value.double().numpy() for key, value in named.items()} | {"row_sq": tap.row_sq.double().numpy()}
+    named = {f"{name}_{key}": getattr(getattr(tap, name), key) for name in "yx" for key in ("mean", "centred_norm")}
+    named |= {"row_sq": tap.row_sq, "x_norm": tap.x_norm}
+    return {key: value.double().numpy().squeeze() for key, value in named.items()}
 
 
 @pytest.mark.parametrize("spread", [1.0, 1e-3, 1e-6])
@@ -66,7 +65,7 @@ def test_token_diversity_does_not_cancel(spread: float) -> None:
         ones = np.ones((40, 1))
         residual = rows[sequence] - ones @ np.linalg.lstsq(ones, rows[sequence], rcond=None)[0]
         relative = np.linalg.norm(residual) / np.linalg.norm(rows[sequence])
-        diversity = (got["y_centred_norm"][sequence] / got["y_norm"][sequence]) ** 2
+        diversity = got["y_centred_norm"][sequence] ** 2 / got["row_sq"][sequence].sum()
         assert np.sqrt(diversity) == pytest.approx(relative, rel=0.05 if spread < 1e-5 else 1e-4)
         similarity = 40 * (got["y_mean"][sequence] ** 2).sum() / got["row_sq"][sequence].sum()
         assert similarity == pytest.approx(1 - relative**2, abs=1e-5)
@@ -86,5 +85,6 @@ def test_x_of_post_norm_is_the_normalized_output() -> None:
 def test_gradient_norms_neither_underflow_nor_overflow(exponent: int) -> None:
     gradient = torch.randn(40, 50, generator=torch.Generator().manual_seed(5)).double()
     gradient *= 10.0**exponent / gradient.norm()
-    squared = float(scaled_squared_norm(gradient.float(), torch.empty(40, 50))) / GRADIENT_SCALE
-    assert np.sqrt(squared) == pytest.approx(10.0**exponent, rel=1e-2)
+    out = torch.empty(())
+    scaled_squared_norm(gradient.float(), torch.empty(40, 50), out)
+    assert np.sqrt(float(out) / GRADIENT_SCALE) == pytest.approx(10.0**exponent, rel=1e-2)

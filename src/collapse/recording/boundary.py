@@ -17,12 +17,12 @@ class _Boundary(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         y = residual if branch is None else residual + branch
         wide = full(y)
-        row_sq = wide.square().sum(-1)
+        row_sq = torch.sum(wide.square(), -1, out=None if tap is None else tap.row_sq)
         inverse_rms = (row_sq / y.shape[-1] + eps).rsqrt().unsqueeze(-1)
         unit = (wide * inverse_rms).to(y.dtype)
         normed = unit * gain
         if tap is not None:
-            tap.forward(y, row_sq, normed)
+            tap.forward(wide, full(normed))
         ctx.save_for_backward(unit, inverse_rms, gain)
         ctx.tap = tap
         ctx.has_branch = branch is not None
@@ -42,7 +42,7 @@ class _Boundary(torch.autograd.Function):
         if grad_y_direct is not None:
             grad_y = grad_y + grad_y_direct
         if ctx.tap is not None:
-            ctx.tap.backward(grad_y, grad_normed)
+            ctx.tap.backward(full(grad_y), full(grad_normed))
         return grad_y, grad_y if ctx.has_branch else None, grad_gain, None, None
 
 

@@ -15,38 +15,41 @@ Array = NDArray[np.float64]
 
 
 class _Buffers(NamedTuple):
-    """What the taps of one micro-batch shape write to; the second dimension of the last three is Y, X."""
+    """What the taps of one micro-batch shape write to; Y, X is the second dimension of means and centred norms."""
 
     row_sq: Tensor
     means: Tensor
-    norms: Tensor
     centred_norms: Tensor
+    x_norms: Tensor
+    gradient_sq: Tensor
     workspace: Tensor
 
     @staticmethod
     def empty(boundaries: int, batch: int, length: int, width: int, like: Tensor) -> "_Buffers":
         shapes = (
             (boundaries, batch, length),
-            (boundaries, 2, batch, width),
+            (boundaries, 2, batch, 1, width),
             (boundaries, 2, batch),
-            (boundaries, 2, batch),
+            (boundaries, batch),
+            (boundaries, 2),
             (batch, length, width),
         )
         return _Buffers(*(like.new_empty(shape) for shape in shapes))
 
-    def tap(self, boundary: int, gradient_sq: Tensor, x_is_normed: bool, gradient_is_normed: bool) -> Tap:
-        y, x = (
-            Sequences(self.means[boundary, k], self.norms[boundary, k], self.centred_norms[boundary, k]) for k in (0, 1)
+    def tap(self, j: int, x_is_normed: bool, gradient_is_normed: bool) -> Tap:
+        y, x = (Sequences(self.means[j, k], self.centred_norms[j, k]) for k in (0, 1))
+        grad_x_sq, grad_y_sq = self.gradient_sq[j]
+        return Tap(
+            self.row_sq[j], y, x, self.x_norms[j], grad_x_sq, grad_y_sq, self.workspace, x_is_normed, gradient_is_normed
         )
-        return Tap(self.row_sq[boundary], y, x, gradient_sq, self.workspace, x_is_normed, gradient_is_normed)
 
 
 class Recorder:
     """Collects the quantities of SPEC section 2 from every micro-batch of a step, and stays on the device.
 
     Forward statistics are means over sequences, hence over micro-batches and ranks of equal size. Squared gradient
-    norms are sums over them. A step is: any number of forward and backward passes, each forward followed by
-    `collect`, then one `end_step`.
+    norms are sums over them. A step is: any number of micro-batches, each a forward pass, a
+    backward pass and a `collect`, and then one `end_step`.
 
     Args:
         layers: number of layers L; there are 2L + 1 boundaries.
@@ -68,6 +71,7 @@ class Recorder:
         self.width = width
         self.x_is_normed = x_is_normed
         self.boundaries = 2 * layers + 1
+        self._forward_is_normed = [x_is_normed] * (self.boundaries - 1) + [True]  # the LM head's input is RMS(Y)
         self._taps: dict[tuple[int, int], tuple[_Buffers, list[Tap]]] = {}
         self._gradient_sq = torch.zeros(self.boundaries, 2, device=device, dtype=dtype)
         self._current: _Buffers | None = None
@@ -83,29 +87,28 @@ class Recorder:
         """One tap a boundary, for a micro-batch of (batch, length) token ids."""
         if (batch, length) not in self._taps:
             buffers = _Buffers.empty(self.boundaries, batch, length, self.width, like=self._gradient_sq)
-            last = self.boundaries - 1
-            taps = [
-                buffers.tap(j, self._gradient_sq[j], self.x_is_normed or j == last, self.x_is_normed)
-                for j in range(self.boundaries)
-            ]
+            taps = [buffers.tap(j, normed, self.x_is_normed) for j, normed in enumerate(self._forward_is_normed)]
             self._taps[batch, length] = buffers, taps
         self._current, taps = self._taps[batch, length]
         return taps
 
     @torch.no_grad()
     def collect(self) -> None:
-        """Reduce the forward statistics of the micro-batch that has just passed."""
+        """Reduce what the micro-batch that has just gone forward and backward has left behind."""
         if self._current is None:
             raise RuntimeError("collect() before any forward pass with this recorder's taps")
-        _, means, norms, centred_norms, _ = self._current
-        mean_sq, sq, centred_sq = means.square().sum(-1), norms.square(), centred_norms.square()
-        moments = Moments(
-            self.width,
-            self._current.row_sq,
-            *(squares[:, k] for k in (0, 1) for squares in (mean_sq, sq, centred_sq)),
-        )
+        buffers, self._current = self._current, None
+        mean_sq, centred_sq = buffers.means.square().sum((-2, -1)), buffers.centred_norms.square()
+        y_sq = buffers.row_sq.sum(-1)
+        y, x = (torch.stack([mean_sq[:, k], sq, centred_sq[:, k]]) for k, sq in ((0, y_sq), (1, buffers.x_norms**2)))
+        gradient_sq = buffers.gradient_sq
+        if not self.x_is_normed:  # X is Y, but in front of the LM head
+            x = torch.cat([y[:, :-1], x[:, -1:]], dim=1)
+            gradient_sq = gradient_sq[:, 1:].expand_as(gradient_sq)
+        moments = Moments(self.width, buffers.row_sq, *y, *x)
         self._forward += torch.stack([metric.value(moments).mean(-1) for metric in FORWARD])
         self._epsilon += moments.x_centred_sq[-1].sqrt().mean()
+        self._gradient_sq += gradient_sq
         self._micro_batches += 1
 
     def end_step(self) -> Tensor:

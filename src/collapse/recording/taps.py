@@ -14,9 +14,7 @@ class Sequences:
     """What is measured of one (B, n, d) matrix of rows, per sequence; slices of a `Recorder`'s buffers."""
 
     mean: Tensor
-    """(B, d): the mean row."""
-    norm: Tensor
-    """(B,): the Frobenius norm."""
+    """(B, 1, d): the mean row."""
     centred_norm: Tensor
     """(B,): the Frobenius norm of the rows minus their mean, free of cancellation."""
 
@@ -29,11 +27,14 @@ class Tap:
     """
 
     row_sq: Tensor
-    """(B, n): squared row norms of Y."""
+    """(B, n): squared row norms of Y; the boundary itself computes them here."""
     y: Sequences
     x: Sequences
-    gradient_sq: Tensor
-    """(2,): accumulates `GRADIENT_SCALE` times ||dL/dX||_F^2 and ||dL/dY||_F^2 of the loss as the engine scales it."""
+    x_norm: Tensor
+    """(B,): the Frobenius norm of X, where X is normalized."""
+    grad_x_sq: Tensor
+    grad_y_sq: Tensor
+    """Scalars: `GRADIENT_SCALE` times ||dL/dX||_F^2 and ||dL/dY||_F^2 of the loss as the engine scales it."""
     workspace: Tensor
     """(B, n, d), shared by all taps; holds nothing between two calls."""
     x_is_normed: bool
@@ -41,29 +42,23 @@ class Tap:
     gradient_is_normed: bool
     """Whether X, as the gradients mean it, is the normalized output."""
 
-    def forward(self, y: Tensor, row_sq: Tensor, normed: Tensor) -> None:
-        """Measure Y and X, (B, n, d), given Y's squared row norms (B, n)."""
-        self.row_sq.copy_(row_sq)
-        self._measure(full(y), self.y)
+    def forward(self, y: Tensor, normed: Tensor) -> None:
+        """Measure Y and X, (B, n, d)."""
+        self._measure(y, self.y)
         if self.x_is_normed:
-            self._measure(full(normed), self.x)
-        else:
-            for destination, source in ((self.x.mean, self.y.mean), (self.x.norm, self.y.norm)):
-                destination.copy_(source)
-            self.x.centred_norm.copy_(self.y.centred_norm)
+            torch.linalg.vector_norm(normed, dim=(-2, -1), out=self.x_norm)
+            self._measure(normed, self.x)
 
     def _measure(self, rows: Tensor, into: Sequences) -> None:
-        torch.mean(rows, -2, out=into.mean)
-        torch.linalg.vector_norm(rows, dim=(-2, -1), out=into.norm)
-        torch.sub(rows, into.mean.unsqueeze(-2), out=self.workspace)
+        torch.mean(rows, -2, keepdim=True, out=into.mean)
+        torch.sub(rows, into.mean, out=self.workspace)
         torch.linalg.vector_norm(self.workspace, dim=(-2, -1), out=into.centred_norm)
 
     def backward(self, grad_y: Tensor, grad_normed: Tensor) -> None:
-        """Add the squared norms of dL/dY and dL/dX, (B, n, d)."""
-        y_sq = scaled_squared_norm(full(grad_y), self.workspace)
-        self.gradient_sq[1] += y_sq
-        x_sq = scaled_squared_norm(full(grad_normed), self.workspace) if self.gradient_is_normed else y_sq
-        self.gradient_sq[0] += x_sq
+        """Measure dL/dY and dL/dX, (B, n, d)."""
+        scaled_squared_norm(grad_y, self.workspace, self.grad_y_sq)
+        if self.gradient_is_normed:
+            scaled_squared_norm(grad_normed, self.workspace, self.grad_x_sq)
 
 
 def full(x: Tensor) -> Tensor:
@@ -71,11 +66,11 @@ def full(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-def scaled_squared_norm(gradient: Tensor, workspace: Tensor) -> Tensor:
-    """`GRADIENT_SCALE` times the squared norm of a tensor, a scalar; the workspace has its shape.
+def scaled_squared_norm(gradient: Tensor, workspace: Tensor, out: Tensor) -> None:
+    """Write `GRADIENT_SCALE` times the squared norm of a tensor to a scalar; the workspace has the tensor's shape.
 
     Scaling one factor of the product keeps squares of tiny gradients out of float32's underflow; norms above 1.7e10
     overflow to infinity.
     """
-    scaled = torch.mul(gradient, GRADIENT_SCALE, out=workspace)
-    return torch.dot(gradient.reshape(-1), scaled.view(-1))
+    torch.mul(gradient, GRADIENT_SCALE, out=workspace)
+    torch.dot(gradient.reshape(-1), workspace.view(-1), out=out)

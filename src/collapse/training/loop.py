@@ -163,9 +163,9 @@ class Trainer:
         total = torch.zeros((), device=self.device.torch)
         for ids, targets in self._micro_batches(inputs[mine], labels[mine]):
             loss = cross_entropy(self.engine(ids, self.recorder), targets)
-            self.recorder.collect()
             total += loss.detach()
             self.engine.backward(loss)
+            self.recorder.collect()
             if self.engine.is_gradient_accumulation_boundary():
                 pending.param_sq.append(sublayer_gradient_sq(self.decoder))
                 head_norm = math.nan
