@@ -45,7 +45,7 @@ def dataset(
     coords = {
         "step": xr.Variable("step", np.arange(stop), {"long_name": "optimizer step: updates made before it"}),
         "layer": xr.Variable("layer", np.arange(1, spec.model.layers + 1), {"long_name": "layer, 1-based"}),
-        "sublayer": xr.Variable("sublayer", np.array(SUBLAYERS), {"long_name": "sublayer of the layer"}),
+        "sublayer": xr.Variable("sublayer", np.array(SUBLAYERS, dtype=object), {"long_name": "sublayer of the layer"}),
     }
     attrs = {
         "run_id": spec.run_id,
