@@ -9,6 +9,7 @@ from torch import Tensor
 
 from collapse.config.model import ModelConfig
 from collapse.model.decoder import Decoder
+from collapse.recording.boundary import residual_norm
 from collapse.recording.recorder import Recorder, means_and_sums, unpack
 from collapse.recording.statistics import METRICS
 from collapse.training.loop import cross_entropy
@@ -132,3 +133,21 @@ def test_under_pre_norm_transport_is_alpha() -> None:
 def test_a_recorder_needs_a_forward_pass() -> None:
     with pytest.raises(RuntimeError, match="before any forward"):
         Recorder(1, 4, True).collect()
+
+
+def test_token_similarity_never_exceeds_1() -> None:
+    """Equal rows: tsim is 1 and tdiv 0, in float32 too."""
+    recorder = Recorder(1, 64, x_is_normed=True)
+    rows = torch.randn(8, 1, 64, generator=torch.Generator().manual_seed(1)).expand(8, 50, 64).clone().requires_grad_()
+    gain = torch.ones(64, requires_grad=True)
+    normed = rows
+    for tap in recorder.taps(8, 50):
+        normed = residual_norm(normed, None, gain, 1e-5, tap)[1]
+    normed.sum().backward()
+    recorder.collect()
+    means, sums = means_and_sums(recorder.end_step()[None].double(), 1)
+    got = unpack(means.numpy(), sums.numpy(), np.ones((1, 2)), 1, world_size=1)
+    for name in ("tsim_x", "tsim_y"):
+        assert (got.layerwise[name] <= 1).all() and (got.layerwise[name] > 1 - 1e-6).all()
+    assert got.stepwise["tsim_final"][0] <= 1
+    assert (got.layerwise["tdiv_y"] < 1e-12).all()

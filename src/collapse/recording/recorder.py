@@ -20,7 +20,6 @@ class _Buffers(NamedTuple):
     row_sq: Tensor
     means: Tensor
     centred_norms: Tensor
-    x_norms: Tensor
     gradient_sq: Tensor
     workspace: Tensor
 
@@ -30,7 +29,6 @@ class _Buffers(NamedTuple):
             (boundaries, batch, length),
             (boundaries, 2, batch, 1, width),
             (boundaries, 2, batch),
-            (boundaries, batch),
             (boundaries, 2),
             (batch, length, width),
         )
@@ -39,9 +37,7 @@ class _Buffers(NamedTuple):
     def tap(self, j: int, x_is_normed: bool, gradient_is_normed: bool) -> Tap:
         y, x = (Sequences(self.means[j, k], self.centred_norms[j, k]) for k in (0, 1))
         grad_x_sq, grad_y_sq = self.gradient_sq[j]
-        return Tap(
-            self.row_sq[j], y, x, self.x_norms[j], grad_x_sq, grad_y_sq, self.workspace, x_is_normed, gradient_is_normed
-        )
+        return Tap(self.row_sq[j], y, x, grad_x_sq, grad_y_sq, self.workspace, x_is_normed, gradient_is_normed)
 
 
 class Recorder:
@@ -98,9 +94,8 @@ class Recorder:
         if self._current is None:
             raise RuntimeError("collect() before any forward pass with this recorder's taps")
         buffers, self._current = self._current, None
-        mean_sq, centred_sq = buffers.means.square().sum((-2, -1)), buffers.centred_norms.square()
-        y_sq = buffers.row_sq.sum(-1)
-        y, x = (torch.stack([mean_sq[:, k], sq, centred_sq[:, k]]) for k, sq in ((0, y_sq), (1, buffers.x_norms**2)))
+        parts = torch.stack([buffers.means.square().sum((-2, -1)), buffers.centred_norms.square()])
+        y, x = parts[:, :, 0], parts[:, :, 1]
         gradient_sq = buffers.gradient_sq
         if not self.x_is_normed:  # X is Y, but in front of the LM head
             x = torch.cat([y[:, :-1], x[:, -1:]], dim=1)

@@ -25,17 +25,15 @@ STEPWISE = ("step",)
 class Moments:
     """Sufficient statistics of the sequences of a micro-batch at every boundary.
 
-    `row_sq` is (boundaries, B, n): squared norms of the rows of Y. The others are (boundaries, B): squared norms of the
-    mean row, Frobenius norms, and Frobenius norms of the centred rows, squared too, of Y and of X.
+    `row_sq` is (boundaries, B, n): squared norms of the rows of Y. The others are (boundaries, B): the squared norm of
+    the mean row, and the squared Frobenius norm of the rows minus their mean, of Y and of X.
     """
 
     width: int
     row_sq: "Tensor"
     y_mean_sq: "Tensor"
-    y_sq: "Tensor"
     y_centred_sq: "Tensor"
     x_mean_sq: "Tensor"
-    x_sq: "Tensor"
     x_centred_sq: "Tensor"
 
     @property
@@ -91,6 +89,16 @@ def _stepwise(name: str, long_name: str, units: str, origin: str) -> Metric:
     return Metric(name, STEPWISE, long_name, units, origin)
 
 
+def _similarity(moments: Moments, mean_sq: "Tensor", centred_sq: "Tensor") -> "Tensor":
+    """||mean rows||_F^2 / ||X||_F^2, with ||X||_F^2 as the sum of its two orthogonal parts: never above 1."""
+    along = moments.tokens * mean_sq
+    return along / (along + centred_sq)
+
+
+def _diversity(moments: Moments, mean_sq: "Tensor", centred_sq: "Tensor") -> "Tensor":
+    return centred_sq / (moments.tokens * mean_sq + centred_sq)
+
+
 def _spread(moments: Moments) -> "Tensor":
     factors = moments.rms_factors
     mean = factors.mean(-1)
@@ -100,19 +108,19 @@ def _spread(moments: Moments) -> "Tensor":
 FORWARD: tuple[ForwardMetric, ...] = (
     ForwardMetric(
         "tsim_x", LAYERWISE, "token similarity of the sublayer's input X_k", "1", "Definition 2.1",
-        of="X", value=lambda m: m.tokens * m.x_mean_sq / m.x_sq,
+        of="X", value=lambda m: _similarity(m, m.x_mean_sq, m.x_centred_sq),
     ),
     ForwardMetric(
         "tsim_y", LAYERWISE, "token similarity of the sublayer's output Y_k", "1", "Definition 2.1",
-        of="Y", value=lambda m: m.tokens * m.y_mean_sq / m.y_sq,
+        of="Y", value=lambda m: _similarity(m, m.y_mean_sq, m.y_centred_sq),
     ),
     ForwardMetric(
         "tdiv_x", LAYERWISE, "token diversity, 1 - token similarity, of X_k, from centred rows", "1", "Appendix B",
-        of="X", value=lambda m: m.x_centred_sq / m.x_sq,
+        of="X", value=lambda m: _diversity(m, m.x_mean_sq, m.x_centred_sq),
     ),
     ForwardMetric(
         "tdiv_y", LAYERWISE, "token diversity, 1 - token similarity, of Y_k, from centred rows", "1", "Appendix B",
-        of="Y", value=lambda m: m.y_centred_sq / m.y_sq,
+        of="Y", value=lambda m: _diversity(m, m.y_mean_sq, m.y_centred_sq),
     ),
     ForwardMetric(
         "residual_rms", LAYERWISE, "mean over tokens of ||y||/sqrt(d), y a row of Y_k", "1", "Section 4.2",

@@ -30,8 +30,7 @@ class Tap:
     """(B, n): squared row norms of Y; the boundary itself computes them here."""
     y: Sequences
     x: Sequences
-    x_norm: Tensor
-    """(B,): the Frobenius norm of X, where X is normalized."""
+    """Left alone where X is Y."""
     grad_x_sq: Tensor
     grad_y_sq: Tensor
     """Scalars: `GRADIENT_SCALE` times ||dL/dX||_F^2 and ||dL/dY||_F^2 of the loss as the engine scales it."""
@@ -46,7 +45,6 @@ class Tap:
         """Measure Y and X, (B, n, d)."""
         self._measure(y, self.y)
         if self.x_is_normed:
-            torch.linalg.vector_norm(normed, dim=(-2, -1), out=self.x_norm)
             self._measure(normed, self.x)
 
     def _measure(self, rows: Tensor, into: Sequences) -> None:
