@@ -9,9 +9,7 @@ def test_all_problems_of_a_spec_are_named():
     text = (
         '{"corpus": {"source": "sample", "documents": 0}, "tokens": {"tokenizer": {"kind": "train", "vocab_size": 2}}}'
     )
-    with pytest.raises(
-        CollapseError, match=r"^--spec: corpus\.documents: .*vocab_size: "
-    ) as caught:
+    with pytest.raises(CollapseError, match=r"^--spec: corpus\.documents: .*vocab_size: ") as caught:
         parse_option(DataSpec, "--spec", text)
     assert "\n" not in str(caught.value)
 
