@@ -36,10 +36,10 @@ class Leftover:
 
 
 def _unknown(kind: str, folder: Path, known: Collection[str]) -> Iterator[Leftover]:
-    """What lies in a folder under a name that is not among the known ones; hidden files are left alone."""
+    """What lies in a folder under a name that is not among the known ones, hidden files and (empty) lock files apart."""
     if folder.is_dir():
         for path in sorted(folder.iterdir()):
-            if path.name not in known and not path.name.startswith("."):
+            if path.name not in known and not path.name.startswith(".") and path.suffix != ".lock":
                 yield Leftover(kind, path)
 
 
@@ -58,8 +58,7 @@ def leftovers(configs: Sequence[Config]) -> list[Leftover]:
         found += _unknown("corpus", paths.root / "corpus", {config.data.corpus_id for config in same})
         found += _unknown("tokens", paths.root / "tokens", {config.data.tokens_id for config in same})
         found += _unknown("run", paths.root / "runs", runs)
-        begun = {f"{run_id}-{code}{lock}" for run_id in runs for lock in ("", ".lock")}
-        found += _unknown("scratch", paths.root / "scratch", begun)
+        found += _unknown("scratch", paths.root / "scratch", {f"{run_id}-{code}" for run_id in runs})
         found += _unknown("figure", paths.figures, drawn)
     return found
 

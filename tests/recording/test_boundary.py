@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from collapse.recording.boundary import residual_norm
+from collapse.recording.boundary import compiled, residual_norm
 from collapse.recording.recorder import Recorder
 from collapse.recording.taps import GRADIENT_SCALE, scaled_squared_norm
 
@@ -89,3 +89,40 @@ def test_gradient_norms_neither_underflow_nor_overflow(exponent: int) -> None:
     out = torch.empty(())
     scaled_squared_norm(gradient.float(), torch.empty(40, 50), out)
     assert np.sqrt(float(out) / GRADIENT_SCALE) == pytest.approx(10.0**exponent, rel=1e-2)
+
+
+@pytest.mark.parametrize("x_is_normed", [True, False])
+@pytest.mark.parametrize("branched", [True, False])
+@pytest.mark.parametrize("shape", [(1, 2, 3), (3, 17, 24), (2, 64, 96)])
+def test_compiled_loops_equal_torch_operations(
+    shape: tuple[int, int, int], branched: bool, x_is_normed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = torch.Generator().manual_seed(6)
+    tensors = [torch.randn(shape, generator=generator) + 0.5 for _ in range(2)]
+    gain = 1 + 0.1 * torch.randn(shape[-1], generator=generator)
+    weights = [torch.randn(shape, generator=generator) * 1e-3 for _ in range(2)]
+    results = []
+    for serves in (True, False):
+        monkeypatch.setattr("collapse.recording.boundary.compiled", lambda *_, serves=serves: serves)
+        residual, branch, leaf = (t.clone().requires_grad_() for t in (*tensors, gain))
+        tap = Recorder(1, shape[-1], x_is_normed).taps(*shape[:2])[1]
+        y, normed = residual_norm(residual, branch if branched else None, leaf, 1e-5, tap)
+        # Under Pre-Norm the residual stream goes past the norm, too.
+        loss = (normed * weights[0]).sum() + (0 if x_is_normed else (y * weights[1]).sum())
+        loss.backward()
+        moments = [tap.row_sq, tap.y.mean, tap.y.centred_norm, tap.grad_y_sq]
+        moments += [tap.x.mean, tap.x.centred_norm, tap.grad_x_sq] if x_is_normed else []
+        gradients = [residual.grad, leaf.grad, *([branch.grad] if branched else [])]
+        results.append([t.detach().clone() for t in (y, normed, *gradients, *moments)])
+    for fast, plain in zip(*results, strict=True):
+        torch.testing.assert_close(fast, plain, rtol=2e-5, atol=2e-6 * max(1.0, float(plain.abs().max())))
+
+
+def test_which_tensors_the_compiled_loops_serve(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = torch.ones(2, 3, 4)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert compiled(rows, rows[0])
+    for other in (rows.double(), rows.bfloat16(), rows.transpose(0, 1), rows.to("meta")):
+        assert not compiled(rows, other)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    assert not compiled(rows)

@@ -5,7 +5,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from collapse.recording.taps import Tap, full
+from collapse.recording import kernels
+from collapse.recording.taps import GRADIENT_SCALE, Tap, full
+
+
+def compiled(*tensors: Tensor) -> bool:
+    """Whether the compiled loops serve these tensors: float32, on the CPU, in a process of one thread."""
+    return torch.get_num_threads() == 1 and all(
+        t.dtype == torch.float32 and t.device.type == "cpu" and t.is_contiguous() for t in tensors
+    )
 
 
 class _Boundary(torch.autograd.Function):
@@ -46,6 +54,46 @@ class _Boundary(torch.autograd.Function):
         return grad_y, grad_y if ctx.has_branch else None, grad_gain, None, None
 
 
+class _CompiledBoundary(torch.autograd.Function):
+    """The same in compiled loops."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, residual: Tensor, branch: Tensor | None, gain: Tensor, eps: float, tap: Tap | None
+    ) -> tuple[Tensor, Tensor]:
+        y, unit, normed = (torch.empty_like(residual) for _ in range(3))
+        inverse_rms = residual.new_empty(residual.shape[:-1])
+        row_sq = torch.empty_like(inverse_rms) if tap is None else tap.row_sq
+        inputs = residual, residual if branch is None else branch
+        arrays = [t.detach().numpy() for t in (*inputs, gain, y, unit, normed, inverse_rms, row_sq)]
+        kernels.forward(*arrays[:2], branch is not None, arrays[2], eps, *arrays[3:])
+        if tap is not None:
+            kernels.measure(arrays[3], tap.y.mean.numpy(), tap.y.centred_norm.numpy())
+            if tap.x_is_normed:
+                kernels.measure(arrays[5], tap.x.mean.numpy(), tap.x.centred_norm.numpy())
+        ctx.save_for_backward(unit, inverse_rms, gain)
+        ctx.tap = tap
+        ctx.has_branch = branch is not None
+        ctx.set_materialize_grads(False)
+        return y, normed
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        grad_y_direct, grad_normed = grads
+        unit, inverse_rms, gain = ctx.saved_tensors
+        assert grad_normed is not None, "the normalized output of a boundary takes part in every loss"
+        grad_y, grad_gain = torch.empty_like(unit), torch.empty_like(gain)
+        inputs = grad_normed.contiguous(), (grad_normed if grad_y_direct is None else grad_y_direct).contiguous()
+        arrays = [t.detach().numpy() for t in (*inputs, unit, inverse_rms, gain, grad_y, grad_gain)]
+        normed_sq, y_sq = kernels.backward(
+            *arrays[:2], grad_y_direct is not None, *arrays[2:5], GRADIENT_SCALE, *arrays[5:]
+        )
+        if ctx.tap is not None:
+            ctx.tap.grad_x_sq.fill_(normed_sq)
+            ctx.tap.grad_y_sq.fill_(y_sq)
+        return grad_y, grad_y if ctx.has_branch else None, grad_gain, None, None
+
+
 def residual_norm(
     residual: Tensor, branch: Tensor | None, gain: Tensor, eps: float, tap: Tap | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -61,5 +109,7 @@ def residual_norm(
     Returns:
         (Y, normed), each (B, n, d).
     """
-    y, normed = _Boundary.apply(residual, branch, gain, eps, tap)  # type: ignore[no-untyped-call]
+    fast = compiled(*(t for t in (residual, branch, gain) if t is not None))
+    function = _CompiledBoundary if fast else _Boundary
+    y, normed = function.apply(residual, branch, gain, eps, tap)  # type: ignore[no-untyped-call]
     return y, normed
