@@ -36,7 +36,7 @@ bench: $(READY) ## measure what recording costs, and the speed against Hugging F
 
 clean: ## remove caches and the environment; results stay
 	rm -rf $(VENV) build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find src tests bench workflow -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name __pycache__ -type d -not -path './results/*' -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -84,6 +84,7 @@ def leftovers(paths: ResultPaths, config: Config) -> list[Path]:
         paths.run("post-lr9e-03-seed0-00000000"),
         paths.scratch(f"{run_id}-000000000000"),
     ]
+    (paths.root / "scratch/some-run.lock").touch()
     figure = paths.figures / "tsim_heatmap_post-lr9e-03-seed0-00000000.pdf"
     figure.write_text("x" * 1000)
     return [*map(fill, stale), figure]

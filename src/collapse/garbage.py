@@ -36,7 +36,7 @@ class Leftover:
 
 
 def _unknown(kind: str, folder: Path, known: Collection[str]) -> Iterator[Leftover]:
-    """What lies in a folder under a name that is not among the known ones, hidden files and (empty) lock files apart."""
+    """What lies in a folder under a name that is not among the known ones, hidden and lock files apart."""
     if folder.is_dir():
         for path in sorted(folder.iterdir()):
             if path.name not in known and not path.name.startswith(".") and path.suffix != ".lock":

@@ -1,5 +1,6 @@
 """How the workflow is started, and what it says to a config that is wrong."""
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,23 @@ def test_missing_text_is_named(clean: Any, miniature: dict[str, Any]) -> None:
     assert "nowhere/c4.json.gz" in ran.stdout
 
 
+def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs make as from a shell, whether or not these tests were started by make themselves."""
+    inherited = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ARGS", "CONFIG", "CORES", "PYTHON")
+    environment = {name: value for name, value in os.environ.items() if name not in inherited}
+    return subprocess.run(["make", *arguments], cwd=folder, env=environment, capture_output=True, text=True)
+
+
+@pytest.fixture
+def ready(tmp_path: Path) -> Path:
+    """A folder with a Makefile and an environment that is up to date."""
+    for name in ("Makefile", "pyproject.toml", "requirements.lock"):
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv/.ready").touch()
+    return tmp_path
+
+
 @pytest.mark.parametrize(
     ("goal", "command"),
     [
@@ -70,27 +88,25 @@ def test_missing_text_is_named(clean: Any, miniature: dict[str, Any]) -> None:
         (["bench"], "python bench/run.py"),
     ],
 )
-def test_make_starts_what_it_says(goal: list[str], command: str) -> None:
-    ran = subprocess.run(["make", "--dry-run", *goal], cwd=ROOT, capture_output=True, text=True, check=True)
+def test_make_starts_what_it_says(ready: Path, goal: list[str], command: str) -> None:
+    ran = make(ready, "--dry-run", *goal)
     assert command in [line.strip() for line in ran.stdout.splitlines()]
 
 
-def test_make_sets_up_only_what_changed(tmp_path: Path) -> None:
-    for name in ("Makefile", "pyproject.toml", "requirements.lock"):
-        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
-    before = subprocess.run(["make", "--dry-run", "test"], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "requirements.lock" in before.stdout
-    (tmp_path / ".venv").mkdir()
-    (tmp_path / ".venv/.ready").touch()
-    after = subprocess.run(["make", "--dry-run", "test"], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert after.stdout.strip() == "python -m pytest"
+def test_make_sets_up_only_what_changed(ready: Path) -> None:
+    assert make(ready, "--dry-run", "test").stdout.strip() == "python -m pytest"
+    (ready / ".venv/.ready").unlink()
+    assert "-r requirements.lock" in make(ready, "--dry-run", "test").stdout
 
 
-def test_make_names_a_config_that_does_not_exist(tmp_path: Path) -> None:
-    for name in ("Makefile", "pyproject.toml", "requirements.lock"):
-        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
-    (tmp_path / ".venv").mkdir()
-    (tmp_path / ".venv/.ready").touch()
-    ran = subprocess.run(["make", "results", "CONFIG=none.yaml"], cwd=tmp_path, capture_output=True, text=True)
+def test_make_names_a_config_that_does_not_exist(ready: Path) -> None:
+    ran = make(ready, "results", "CONFIG=none.yaml")
     assert ran.returncode != 0
     assert "error: no such config file: none.yaml" in ran.stderr
+
+
+def test_make_clean_keeps_results(ready: Path) -> None:
+    (ready / "results/laptop").mkdir(parents=True)
+    assert make(ready, "clean").returncode == 0
+    assert not (ready / ".venv").exists()
+    assert (ready / "results/laptop").exists()
