@@ -18,9 +18,13 @@ SPLITS = {"one": (1, 8), "accumulated": (1, 2), "two": (2, 4), "both": (2, 1)}
 
 
 @pytest.fixture(scope="module", params=["post", "pre"])
-def runs(request: pytest.FixtureRequest, lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, xr.Dataset]:
+def placement(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def runs(placement: str, lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, xr.Dataset]:
     """The same run by one process and two, with accumulation 1 and 4, through the training command."""
-    placement = request.param
     names = SPLITS if placement == "post" else {name: SPLITS[name] for name in ("one", "both")}
     out = {}
     for name, (processes, micro) in names.items():
@@ -49,9 +53,8 @@ def test_the_split_does_not_matter(runs: dict[str, xr.Dataset]) -> None:
         np.testing.assert_allclose(run.grad_norm[0], reference.grad_norm[0], rtol=1e-5, err_msg=name)
 
 
-def test_plain_pytorch_gives_the_same_losses_and_gradients(lab, runs: dict[str, xr.Dataset]) -> None:
+def test_plain_pytorch_gives_the_same_losses_and_gradients(lab, runs: dict[str, xr.Dataset], placement: str) -> None:
     run = runs["one"]
-    placement = "post" if run.attrs["run_id"].startswith("post") else "pre"
     spec = lab.spec(placement=placement, steps=6)
     model = Decoder(spec.model, spec.training.seed)
     training = spec.training
@@ -106,3 +109,15 @@ def test_the_small_scopes_train_on_the_same_labels_for_ever(lab, tmp_path: Path)
     assert float(run.freq_loss) == pytest.approx(float(run.freq_loss_sequence[0]))
     assert list(run.tokens.values) == [24, 48, 72, 96]
     assert float(run.loss[-1]) < float(run.loss[0])
+
+
+def test_bf16_stays_near_fp32(lab, runs: dict[str, xr.Dataset], placement: str, tmp_path: Path) -> None:
+    """bf16 parameters and activations, fp32 statistics, accumulation and master weights; two processes."""
+    spec = lab.spec(placement=placement, steps=6, precision="bf16")
+    done = lab.run(spec, lab.execution(processes=2, micro_batch_size=2), tmp_path)
+    assert done.returncode == 0, done.stderr
+    run, reference = open_run(tmp_path / "run").load(), runs["one"]
+    np.testing.assert_allclose(run.loss, reference.loss, rtol=1e-3)
+    np.testing.assert_allclose(run.grad_norm, reference.grad_norm, rtol=2e-2)
+    for variable in ("alpha", "contraction", "tsim_x", "tsim_y", "grad_x", "grad_y", "param_grad"):
+        np.testing.assert_allclose(run[variable][0], reference[variable][0], rtol=1e-2, err_msg=variable)
