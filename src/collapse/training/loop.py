@@ -160,6 +160,7 @@ class Trainer:
         inputs, labels = self.batches.at(step)
         share = len(inputs) // self.world_size
         mine = slice(self.rank * share, (self.rank + 1) * share)
+        known = self._known_beforehand(step, labels)
         total = torch.zeros((), device=self.device.torch)
         for ids, targets in self._micro_batches(inputs[mine], labels[mine]):
             loss = cross_entropy(self.engine(ids, self.recorder), targets)
@@ -168,22 +169,20 @@ class Trainer:
             self.recorder.collect()
             if self.engine.is_gradient_accumulation_boundary():
                 pending.param_sq.append(sublayer_gradient_sq(self.decoder))
-                head_norm = math.nan
-                if step % self.spec.record.floor_every == 0 and self.main:
-                    head_norm = spectral_norm(self.decoder.head.weight)
             self.engine.step()
         pending.rows.append(self.recorder.end_step())
         pending.losses.append(total / self.accumulation)
-        pending.host.append(
-            {
-                "lr": self.spec.training.lr * self.factor(step),
-                "grad_norm": global_gradient_norm(self.engine),
-                "tokens": float((step + 1) * self.tokens_per_step),
-                "freq_loss_batch": frequency_loss(labels) if self.main else math.nan,
-                "freq_loss_sequence": frequency_loss_per_sequence(labels) if self.main else math.nan,
-                "lm_head_norm": head_norm,
-            }
-        )
+        pending.host.append(known | {"grad_norm": global_gradient_norm(self.engine)})
+
+    def _known_beforehand(self, step: int, labels: Array) -> dict[str, float]:
+        """What a step records that needs neither its forward nor its backward pass; whole on the main process only."""
+        known = {"lr": self.spec.training.lr * self.factor(step), "tokens": float((step + 1) * self.tokens_per_step)}
+        measure_head = self.main and step % self.spec.record.floor_every == 0
+        return known | {
+            "freq_loss_batch": frequency_loss(labels) if self.main else math.nan,
+            "freq_loss_sequence": frequency_loss_per_sequence(labels) if self.main else math.nan,
+            "lm_head_norm": spectral_norm(self.decoder.head.weight) if measure_head else math.nan,
+        }
 
     def _micro_batches(self, inputs: Array, labels: Array) -> Iterator[tuple[Tensor, Tensor]]:
         """Inputs and labels, (sequences, n), on the device in micro-batches."""
