@@ -75,13 +75,15 @@ def publish(data: xr.Dataset, out: Path) -> None:
         warnings.filterwarnings("ignore", "Consolidated metadata is currently not part")
         data.to_zarr(partial, mode="w", consolidated=True, zarr_format=3, encoding=encoding)
     partial.replace(store)
+    origin = json.loads(data.attrs["provenance"])
     content = {
         "run_id": data.attrs["run_id"],
         "format": FORMAT,
         "steps": data.sizes["step"],
         "ended": data.attrs["ended"],
         "digest": tree_digest(store),
+        "code": origin["code"],
         "spec": json.loads(data.attrs["spec"]),
-        "provenance": json.loads(data.attrs["provenance"]),
+        "provenance": origin,
     }
     write_atomic(manifest, json.dumps(content, indent=2, sort_keys=True) + "\n")
