@@ -82,7 +82,7 @@ def made_up_run(kind: str = "collapsing", steps: int = 400, layers: int = 12, **
         for m in METRICS
     }
     coords = {"step": np.arange(steps), "layer": np.arange(1, layers + 1), "sublayer": ["attention", "ffn"]}
-    provenance = {"git_commit": "0" * 40, "versions": {"torch": "2.13.0"}, "device": "cpu"}
+    provenance = {"code": "0" * 16, "git_commit": "0" * 40, "versions": {"torch": "2.13.0"}, "device": "cpu"}
     attrs = {
         "run_id": run_id,
         "ended": "completed",
