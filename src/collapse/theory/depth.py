@@ -1,0 +1,77 @@
+"""Token similarity over depth at initialization: the one-step increments, iterated."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from collapse.theory.attention import attention_increment, f2
+from collapse.theory.domain import Values, positive, whole, within
+from collapse.theory.ffn import ffn_increment, swiglu_moment
+
+
+class DepthRecursion(NamedTuple):
+    """Predicted state of every sublayer, each (..., layers, 2): the last axis is attention, FFN."""
+
+    tsim_x: Values
+    """Token similarity of the sublayer's input X_k."""
+    tsim_y: Values
+    """Token similarity of its output Y_k."""
+    mean_square: Values
+    """||X_k||_F^2/(n d), the residual stream's mean square entry: 1 under Post-Norm."""
+
+
+def depth_recursion(
+    placement: str,
+    n: ArrayLike,
+    layers: int,
+    variance_scale: ArrayLike,
+    t0: ArrayLike,
+    deescalation: ArrayLike = 0.0,
+) -> DepthRecursion:
+    """Iterate Theorems 3.2 and 3.4 from the token similarity of the first layer's input.
+
+    Every sublayer matrix has `variance_scale` times the standard variance 1/(3 fan_in), so s and xi are
+    variance_scale^2/9 where rows are normalized, and pre-activations have variance variance_scale/3. RMSNorm is taken
+    to leave token similarity as it is (Theorem C.6 bounds by how much it does not). Under Pre-Norm the residual stream
+    starts with rows of squared norm d and grows as the same expectations say, by 1 + s f2 and 1 + xi m(1); s and xi
+    shrink in proportion. From t0 in [1/n, 1] the recursion stays there.
+
+    Args:
+        placement: "post" or "pre".
+        n: Sequence length, at least 2.
+        layers: How many layers L.
+        variance_scale: Positive.
+        t0: Token similarity of X_1 of layer 1, in [0, 1].
+        deescalation: a in [0, 1] where P - a C_n takes the place of P (Corollary 3.3).
+
+    Raises:
+        ValueError: where an argument is outside its domain.
+    """
+    if placement not in ("post", "pre"):
+        raise ValueError(f"placement must be 'post' or 'pre', got {placement!r}")
+    depth = int(whole("layers", layers, 1))
+    scale = positive("variance_scale", variance_scale)
+    kept = (1 - within("deescalation", deescalation, 0, 1)) ** 2
+    coefficient = scale**2 / 9
+    preact_variance = scale / 3
+    moment = swiglu_moment(1.0, preact_variance)
+
+    t, _, _, _ = np.broadcast_arrays(within("t0", t0, 0, 1), whole("n", n, 2), scale, kept)
+    mean_square = np.ones(t.shape)
+    found = DepthRecursion(*(np.empty((*t.shape, depth, 2)) for _ in range(3)))
+    for layer in range(depth):
+        for sublayer in range(2):
+            at = (..., layer, sublayer)
+            found.tsim_x[at], found.mean_square[at] = t, mean_square
+            share = coefficient / mean_square
+            if sublayer == 0:
+                growth = 1 + kept * share * f2(t, n)
+                t = t + attention_increment(kept * share, t, n)
+            else:
+                growth = 1 + share * moment
+                t = t + ffn_increment(share, t, n, preact_variance)
+            found.tsim_y[at] = t
+            if placement == "pre":
+                mean_square = mean_square * growth
+    return found
