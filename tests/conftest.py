@@ -1,4 +1,4 @@
-"""Made-up runs for tests of what reads stores: their numbers are plausible, and nobody's measurements."""
+"""What many tests share: made-up runs for what reads stores (plausible numbers, nobody's measurements), hypothesis."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,11 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
+from hypothesis import settings
 
 from collapse.config.identity import canonical_json
 from collapse.config.root import parse
 from collapse.recording.statistics import LAYERWISE, METRICS
 from collapse.store.publish import publish
+
+settings.register_profile("shared machine", deadline=None)  # an example takes as long as its neighbours let it
+settings.load_profile("shared machine")
 
 FREQ_LOSS = 6.4
 

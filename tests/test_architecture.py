@@ -16,7 +16,7 @@ FLOORS = {
         (
             ["errors", "files", "similarity"],
             ["config", "recording", "store", "leases"],
-            ["corpus", "model"],
+            ["corpus", "model", "theory"],
             ["training", "analysis"],
             ["figures"],
             ["report"],

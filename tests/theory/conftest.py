@@ -2,11 +2,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import settings
 from numpy.typing import NDArray
-
-settings.register_profile("shared machine", deadline=None)  # An example takes as long as its neighbours let it.
-settings.load_profile("shared machine")
 
 Matrix = NDArray[np.float64]
 
