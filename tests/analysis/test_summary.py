@@ -57,9 +57,18 @@ def test_final_values_are_means_over_the_last_measured_steps(make_run: Make) -> 
     run["loss"][-3:] = np.nan
     run["tsim_final"][-3:] = np.nan
     summarized = row(run, AnalysisConfig(final_steps=10))
-    assert summarized["steps"] == 47
+    assert summarized["steps"] == 50
     assert summarized["loss_final"] == pytest.approx(float(run["loss"][37:47].mean()))
     assert summarized["tsim_final"] == pytest.approx(float(run["tsim_final"][37:47].mean()))
+
+
+def test_the_step_that_ended_a_run_early_counts(make_run: Make) -> None:
+    run = make_run("stable", steps=20, layers=2).assign_attrs(ended="the loss was NaN at step 19")
+    run["loss"][-1] = np.nan
+    run["tsim_final"][-1] = np.nan
+    summarized = row(run, AnalysisConfig(final_steps=5))
+    assert (summarized["steps"], summarized["ended"]) == (20, "the loss was NaN at step 19")
+    assert summarized["loss_final"] == pytest.approx(float(run["loss"][14:19].mean()))
 
 
 @pytest.mark.parametrize("steps", [1, 2, 12])
@@ -72,7 +81,7 @@ def test_a_run_that_never_measured_anything(make_run: Make) -> None:
     run["loss"][:] = np.nan
     run["tsim_final"][:] = np.nan
     summarized = row(run, AnalysisConfig())
-    assert (summarized["steps"], summarized["collapsed"]) == (0, False)
+    assert (summarized["steps"], summarized["collapsed"]) == (5, False)
     assert np.isnan(summarized["loss_final"])
 
 

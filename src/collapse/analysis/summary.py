@@ -65,7 +65,7 @@ def row(run: xr.Dataset, config: AnalysisConfig) -> dict[str, Any]:
         "warmup_steps": training["warmup_steps"],
         "seed": training["seed"],
         "scope": training["scope"],
-        "steps": len(measured),
+        "steps": run.sizes["step"],
         "collapsed": transition.collapsed,
         "transition_step": transition.step,
         "transition_length": transition.length,
