@@ -147,9 +147,10 @@ def test_gc_needs_a_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coll
 
 
 def test_runs_lists_parts_and_progress(project: ResultPaths, collapse: Any, config: Config) -> None:
-    first, second, *_ = config.runs
+    first, second, third, *_ = config.runs
     (project.run(first) / "manifest.json").write_text("{}")
     fill(project.scratch(f"{second}-0"))
+    (project.root / f"scratch/{third}-0.lock").touch()
     code, printed, _ = collapse("runs", "--configfile", "config/small.yaml")
     assert code == 0
     states = ["finished  stable", "begun     collapsing", "to do     ablation 1"]

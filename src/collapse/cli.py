@@ -55,7 +55,7 @@ def runs(configfile: Annotated[Path, typer.Option(help="The config.")] = CONFIGS
     for run_id, parts in _parts(config).items():
         if (paths.run(run_id) / "manifest.json").exists():
             state = "finished"
-        elif any((paths.root / "scratch").glob(f"{run_id}-*")):
+        elif any(path.is_dir() for path in (paths.root / "scratch").glob(f"{run_id}-*")):
             state = "begun"
         else:
             state = "to do"
