@@ -64,6 +64,7 @@ def problems(raw: dict[str, Any]) -> list[str]:
         ("grid.product.lr", [1e-3, -1], "grid.product.lr[1]: input should be greater than 0 (got -1)"),
         ("grid.extra", [{"steps": 2}], "grid.extra[0].training: warmup_steps must be below the horizon"),
         ("grid.extra", [{"lr": 1, "sped": 2}], "grid.extra[0].sped: unknown key"),
+        ("figures", {"palette": "nonsense"}, "figures.palette: input should be 'viridis', 'magma', 'plasma', "),
         ("figures", {"roles": {"stable": {"lr": 5}}}, "figures.roles.stable: no run of the grid agrees with it"),
         ("name", "../elsewhere", "name: string should match pattern"),
     ],

@@ -5,23 +5,24 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import get_args
 
 import matplotlib as mpl
 import numpy as np
 import pytest
 import xarray as xr
+from matplotlib.colors import Colormap, to_hex
 from matplotlib.figure import Figure
 from PIL import Image
 
 from collapse.analysis.summary import row
 from collapse.config.analysis import AnalysisConfig
-from collapse.config.figures import FiguresConfig
-from collapse.errors import CollapseError
-from collapse.figures import frequency_loss, overview, tsim_heatmap
+from collapse.config.figures import FiguresConfig, Palette
+from collapse.figures import frequency_loss, overview
 from collapse.figures.command import Shown
 from collapse.figures.gradient_norms import steps_shown
 from collapse.figures.panels import layers_shown, masked, window
-from collapse.figures.style import FULL, save, theme
+from collapse.figures.style import FULL, INK, colour_map, ordered_colours, save, theme
 
 Make = Callable[..., xr.Dataset]
 Publish = Callable[[xr.Dataset, Path], Path]
@@ -173,6 +174,17 @@ def test_frequency_loss_of_each_scope(make_run: Make) -> None:
     assert texts == ["lr 0.01", "lr 0.02", "frequency loss"]
 
 
+def test_equal_curves_take_turns_over_one_frequency_loss(make_run: Make) -> None:
+    warm = [shown(make_run(steps=60, layers=2, lr=lr)) for lr in (1e-2, 2e-2, 3e-2)]
+    right = frequency_loss.draw([], warm, STYLE).axes[1]
+    (reference,) = [line for line in right.get_lines() if line.get_linestyle() == ":" and len(line.get_xdata())]
+    assert reference.get_color() == INK
+    curves = [line for label, line in lines(right).items() if label.startswith("lr ")]
+    assert len({line.get_marker() for line in curves}) == len({to_hex(line.get_color()) for line in curves}) == 3
+    marked = [set(line.get_xdata()) for line in curves]
+    assert all(marked) and len(set.union(*marked)) == sum(map(len, marked))
+
+
 def test_frequency_loss_without_runs_on_one_side(make_run: Make) -> None:
     run = shown(make_run(steps=12, layers=2))
     for sides in (([], [run]), ([run], [])):
@@ -193,8 +205,13 @@ def test_overview_counts_what_happened(make_run: Make) -> None:
         "Post-Norm, collapsed (1)",
         "Post-Norm, not collapsed (1)",
         "Pre-Norm, not collapsed (1)",
+        "the run of (c, d)",
         "frequency loss",
     ]
+    curves = [line for line in figure.axes[1].get_lines() if len(line.get_xdata())]
+    thickest = max(curves, key=lambda line: line.get_linewidth())
+    assert thickest.get_color() == INK
+    assert all(line.get_zorder() < thickest.get_zorder() for line in curves if line is not thickest)
 
 
 @pytest.mark.parametrize("steps", [1, 12])
@@ -234,10 +251,11 @@ def test_commands(published: Path, tmp_path: Path) -> None:
             assert picture.info["Title"].startswith("Figure 4: ") == (family == "contraction")
 
 
-@pytest.mark.parametrize("palette", ["no such palette", "colorblind"])
-def test_palettes_have_an_order(make_run: Make, palette: str) -> None:
-    with pytest.raises(CollapseError, match=r"figures\.palette: no continuous palette"):
-        tsim_heatmap.draw(shown(make_run(steps=12, layers=2)), FiguresConfig(palette=palette))
+@pytest.mark.parametrize("palette", get_args(Palette))
+def test_palettes_are_continuous(palette: Palette) -> None:
+    style = FiguresConfig(palette=palette)
+    assert isinstance(colour_map(style), Colormap)
+    assert len({tuple(colour) for colour in ordered_colours(style, 12)}) == 12
 
 
 def test_bad_input_is_a_sentence(published: Path, tmp_path: Path) -> None:

@@ -7,6 +7,9 @@ from pydantic import Field
 from collapse.config.base import NonNegativeReal, PositiveInt, PositiveReal, Section
 from collapse.config.grid import GridRun
 
+Palette = Literal["viridis", "magma", "plasma", "inferno", "cividis", "rocket", "mako", "crest", "flare"]
+"""Continuous palettes of matplotlib and seaborn; named here because parsing a config imports neither."""
+
 
 class RolesConfig(Section):
     """Which runs the paper's figures show; a role left out is filled by rule from the grid (config/README.md)."""
@@ -26,8 +29,8 @@ class FiguresConfig(Section):
 
     context: Literal["paper", "notebook", "talk"] = "paper"
     """Seaborn's scaling context."""
-    palette: str = "viridis"
-    """Seaborn or matplotlib palette for ordered curves (layers, steps); perceptually uniform ones stay readable."""
+    palette: Palette = "viridis"
+    """Colours of ordered curves (layers, steps, learning rates) and maps, all of them perceptually uniform."""
     font_scale: PositiveReal = 1.0
     """Multiplies every font size."""
     dpi: PositiveInt = 160

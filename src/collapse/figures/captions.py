@@ -1,20 +1,23 @@
 """What each figure shows, and what the paper's figure with the same number shows. Imports no plotting library."""
 
+_MASKED = "where either gradient norm is below figures.mask_gradient_below (1e-10 by default; Appendix F.4)"
 _SHOWN = {
     "overview": (
         "(a) Training loss and (b) last-layer token similarity of all runs on the text stream, running means over nine "
-        "steps; the thick curve is the run of (c) and (d). (c) 1 − token similarity of every sublayer's input: dark is "
-        "collapsed. (d) Norm of the gradient that arrives there. Each layer is two rows, attention below its FFN."
+        "steps; the thick dark curve, drawn over the others, is the run of (c) and (d). (c) 1 − token similarity of "
+        "every sublayer's input: dark is collapsed. (d) Norm of the gradient that arrives there. Each layer is two "
+        "rows, attention below its FFN."
     ),
     "gradient_contribution": (
         "(a) Training loss; dotted, the frequency loss. (b) Token similarity of the last layer's output. (c, d) "
-        "Gradient contribution α = ‖∂L/∂X‖ / ‖∂L/∂Y‖ of the attention and FFN sublayers, by layer. Dashed: the "
-        "transition step."
+        "Gradient contribution α = ‖∂L/∂X‖ / ‖∂L/∂Y‖ of the attention and FFN sublayers, by layer. "
+        f"α is left out {_MASKED}. Dashed: the transition step."
     ),
     "contraction": (
         "(a, c) RMSNorm factor √d/‖y‖ and (b, d) contraction factor c = α √d/‖y‖ of the attention and FFN sublayers, "
-        "by layer; a sublayer with c < 1 shrinks the gradient. Dashed: the transition step; blue before it, red after "
-        "it. A run without a transition is shown whole."
+        "by layer; a sublayer with c < 1 shrinks the gradient. "
+        f"c is left out {_MASKED}. Dashed: the transition step; blue before it, red after it. A run without a "
+        "transition is shown whole."
     ),
     "gradient_norms": (
         "(a) Norm of the gradient that arrives at each layer's input, (b) norm of the gradient of each layer's "
@@ -24,7 +27,8 @@ _SHOWN = {
     "frequency_loss": (
         "Training loss, thin, and its running mean over nine steps; dotted, the entropy of the label frequencies of "
         "the data that the run was trained on. (a) Runs without warmup on the whole stream, on one batch and on one "
-        "sequence. (b) Warmed-up Post-Norm runs by peak learning rate."
+        "sequence. (b) Warmed-up Post-Norm runs by peak learning rate. Markers tell curves apart that lie on "
+        "each other."
     ),
     "tsim_heatmap": (
         "1 − token similarity of every sublayer's input over the run, on a logarithmic scale: dark is collapsed. Each "

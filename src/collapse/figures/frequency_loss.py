@@ -14,14 +14,17 @@ from collapse.figures.panels import curve, smooth, step_axis
 from collapse.figures.style import BLUE, FULL, GREEN, INK, PURPLE, ordered_colours, panel_letters
 
 ABOUT = "Training loss and frequency loss"
+_MARKERS = "os^Dv"
+_MARKERS_A_CURVE = 6
 _SCOPE_COLOURS = {"stream": BLUE, "batch": GREEN, "sequence": PURPLE}
 
 
 def draw(no_warmup: Sequence[Shown], warmup: Sequence[Shown], style: FiguresConfig) -> Figure:
     """Left: runs without warmup by the scope of their data. Right: warmed-up runs by learning rate.
 
-    Thin lines are the loss of each step, thick ones its running mean over nine steps; dotted lines are the frequency
-    losses of the pooled labels of each run's own scope.
+    Thin lines are the loss of each step, thick ones its running mean over nine steps; their markers take turns, so that
+    each of several equal curves shows. Dotted lines are the frequency losses of the pooled labels of each run's own
+    scope.
     """
     figure = Figure(figsize=(FULL, 2.6), layout="constrained")
     left, right = figure.subplots(1, 2)
@@ -43,11 +46,25 @@ def draw(no_warmup: Sequence[Shown], warmup: Sequence[Shown], style: FiguresConf
 
 
 def _losses(ax: Axes, curves: Sequence[tuple[Shown, object, str]]) -> None:
-    for (run, row), colour, label in curves:
+    one_reference = len({round(row["freq_loss"], 3) for (_, row), _, _ in curves}) == 1
+    for index, ((run, row), colour, label) in enumerate(curves):
         steps, loss = run["step"].values, run["loss"].values
-        curve(ax, steps, loss, color=colour, alpha=0.25, linewidth=0.6)
-        curve(ax, steps, smooth(loss), color=colour, label=label)
-        ax.axhline(row["freq_loss"], color=colour, linestyle=":", linewidth=1.2)
+        curve(ax, steps, loss, color=colour, alpha=0.25, linewidth=0.6, zorder=1.8)
+        period = max(1, len(steps) // _MARKERS_A_CURVE)
+        curve(ax, steps, smooth(loss), color=colour)
+        ax.plot(
+            *(values[index * period // len(curves) :: period] for values in (steps, smooth(loss))),
+            color=colour,
+            label=label,
+            linestyle="none",
+            marker=_MARKERS[index % len(_MARKERS)],
+            markersize=4.5,
+            markeredgecolor="white",
+            markeredgewidth=0.5,
+            zorder=4,
+        )
+        if index == 0 or not one_reference:
+            ax.axhline(row["freq_loss"], color=INK if one_reference else colour, linestyle=":", linewidth=1.2, zorder=3)
     ax.set_ylabel("loss (nats)")
     if curves:
         step_axis(ax, [run for (run, _), _, _ in curves])

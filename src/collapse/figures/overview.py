@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -29,7 +31,7 @@ def draw(shown: Sequence[Shown], collapsing: Shown, style: FiguresConfig) -> Fig
     figure = Figure(figsize=(FULL, 4.6), layout="constrained")
     (loss, tsim), (similarity, gradient) = figure.subplots(2, 2)
     run, row = collapsing
-    _runs(loss, tsim, [one for one in shown if one[1]["scope"] == "stream"] or [collapsing], row["run_id"])
+    _runs(loss, tsim, [one for one in shown if one[1]["scope"] == "stream"], collapsing)
     grad = run["grad_x"]
     arrived = grad.values[grad.values > 0]
     top = float(np.quantile(arrived, 0.999)) if arrived.size else 1.0
@@ -52,24 +54,27 @@ def draw(shown: Sequence[Shown], collapsing: Shown, style: FiguresConfig) -> Fig
     return figure
 
 
-def _runs(loss: Axes, tsim: Axes, shown: Sequence[Shown], collapsing: str) -> None:
-    """Curves coloured by what became of the runs; that of (c, d) is thicker."""
+def _runs(loss: Axes, tsim: Axes, shown: Sequence[Shown], collapsing: Shown) -> None:
+    """Thin curves coloured by what became of the runs; over them, thick and dark, that of (c, d)."""
+
+    def draw_run(run: xr.Dataset, **look: Any) -> None:
+        for ax, name in ((loss, "loss"), (tsim, "tsim_final")):
+            curve(ax, run["step"].values, smooth(run[name].values), **look)
+
     for (placement, collapsed), colour in COLOURS.items():
-        group = [(run, row) for run, row in shown if (row["placement"], row["collapsed"]) == (placement, collapsed)]
+        group = [run for run, row in shown if (row["placement"], row["collapsed"]) == (placement, collapsed)]
         label: str | None = f"{PLACEMENTS[placement]}, {'collapsed' if collapsed else 'not collapsed'} ({len(group)})"
-        for run, row in group:
-            thick = row["run_id"] == collapsing
-            look = {"color": colour, "linewidth": 1.6 if thick else 0.8, "zorder": 3 if thick else 2}
-            for ax, name in ((loss, "loss"), (tsim, "tsim_final")):
-                curve(ax, run["step"].values, smooth(run[name].values), label=label, **look)
+        for run in group:
+            draw_run(run, color=colour, linewidth=0.8, alpha=0.7, label=label)
             label = None
-    for reference in {round(row["freq_loss"], 3) for _, row in shown}:
+    draw_run(collapsing[0], color=INK, linewidth=1.7, zorder=3, label="the run of (c, d)")
+    for reference in {round(row["freq_loss"], 3) for _, row in [*shown, collapsing]}:
         loss.axhline(reference, color=INK, linestyle=":", linewidth=1.0)
     loss.plot([], [], color=INK, linestyle=":", linewidth=1.0, label="frequency loss")
     loss.set_ylabel("loss (nats)")
     tsim.set(ylabel="token similarity", ylim=(-0.03, 1.03))
     for ax in (loss, tsim):
-        step_axis(ax, [run for run, _ in shown])
+        step_axis(ax, [run for run, _ in [*shown, collapsing]])
     loss.legend(fontsize="small", labelspacing=0.25)
 
 

@@ -14,7 +14,6 @@ from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 
 from collapse.config.figures import FiguresConfig
-from collapse.errors import CollapseError
 from collapse.files import write_atomic
 
 COLUMN = 3.25
@@ -71,25 +70,14 @@ def theme(style: FiguresConfig) -> Iterator[None]:
 
 
 def colour_map(style: FiguresConfig) -> Colormap:
-    """The config's palette, continuous.
-
-    Raises:
-        CollapseError: where there is no such palette, or it has no order.
-    """
-    try:
-        palette = sns.color_palette(style.palette, as_cmap=True)
-    except (ValueError, TypeError):
-        palette = None
-    if not isinstance(palette, Colormap):
-        raise CollapseError(
-            f"figures.palette: no continuous palette of seaborn or matplotlib, such as viridis (got {style.palette!r})"
-        )
+    """The config's palette, continuous."""
+    palette: Colormap = sns.color_palette(style.palette, as_cmap=True)
     return palette
 
 
 def ordered_colours(style: FiguresConfig, count: int) -> list[Any]:
     """Colours for ordered curves, first to last; the palette's very ends, which fade on paper, are left out."""
-    return list(colour_map(style)(np.linspace(0, 1, count + 2)[1:-1]))
+    return list(colour_map(style)(np.linspace(0.05, 0.88, count)))
 
 
 def panel_letters(axes: Sequence[Axes], titles: Sequence[str]) -> None:
