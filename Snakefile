@@ -1,4 +1,6 @@
 # From a config to a report. Rules are in workflow/rules/, choices in config/, all logic in src/collapse/.
+import shlex
+
 from snakemake.exceptions import WorkflowError
 
 from collapse.config.base import ConfigError
@@ -30,8 +32,10 @@ wildcard_constraints:
     run="|".join(PLAN.runs),
 
 
-# Stages run under the Python that runs Snakemake, and print line by line.
-shell.prefix(f"export PATH={Path(sys.executable).parent}:$PATH PYTHONUNBUFFERED=1; ")
+# Stages run under the Python that runs Snakemake, and print line by line; a prefix takes the place of Snakemake's own.
+shell.prefix(
+    f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH PYTHONUNBUFFERED=1; "
+)
 
 
 rule all:

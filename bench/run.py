@@ -54,8 +54,8 @@ def contestants(config: Config, folder: Path) -> dict[str, Callable[[int], None]
     spec = next(iter(config.runs.values()))
     execution = config.execution
     store = token_store(config, folder)
-    trainer = Trainer(spec, execution, store, DEVICE, Identity(spec.run_id, "bench", 1), folder / "recorded")
-    progress = Progress("bench", 0, sys.maxsize, trainer.tokens_per_step, sys.maxsize, speaks=False)
+    trainer = Trainer(spec, execution, store, DEVICE, Identity(spec.run_id, "bench", "Zipf", 1), folder / "recorded")
+    progress = Progress("bench", 0, sys.maxsize, trainer.tokens_per_step, 0.0, sys.maxsize, speaks=False)
 
     def recorded(start: int) -> None:
         pending = Pending(start)

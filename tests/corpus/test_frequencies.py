@@ -18,6 +18,7 @@ def test_distribution(y):
     assert p.shape == (31,) and p.dtype == np.float64
     assert p.sum() == pytest.approx(1, abs=1e-12)
     assert all(p[i] == pytest.approx((y == i).sum() / y.size) for i in range(31))
+    assert np.array_equal(frequency_distribution(y), p[: y.max() + 1])
 
 
 @given(labels)

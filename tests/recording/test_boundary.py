@@ -118,6 +118,21 @@ def test_compiled_loops_equal_torch_operations(
         torch.testing.assert_close(fast, plain, rtol=2e-5, atol=2e-6 * max(1.0, float(plain.abs().max())))
 
 
+@pytest.mark.parametrize("exponent", [-27, -21, 0, 9])
+@pytest.mark.parametrize("serves", [True, False])
+def test_no_boundary_loses_tiny_gradients(serves: bool, exponent: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("collapse.recording.boundary.compiled", lambda *_: serves)
+    generator = torch.Generator().manual_seed(8)
+    rows = torch.randn(2, 30, 16, generator=generator).requires_grad_()
+    tap = Recorder(1, 16, x_is_normed=True).taps(2, 30)[1]
+    gradient = torch.randn(2, 30, 16, generator=generator).double()
+    gradient *= 10.0**exponent / gradient.norm()
+    _, normed = residual_norm(rows, None, torch.ones(16, requires_grad=True), 1e-5, tap)
+    (grad_rows,) = torch.autograd.grad(normed, rows, gradient.float())
+    for measured, wanted in ((tap.grad_x_sq, gradient), (tap.grad_y_sq, grad_rows)):
+        assert np.sqrt(float(measured) / GRADIENT_SCALE) == pytest.approx(float(wanted.double().norm()), rel=1e-4)
+
+
 def test_which_tensors_the_compiled_loops_serve(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = torch.ones(2, 3, 4)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)

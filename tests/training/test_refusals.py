@@ -1,5 +1,6 @@
 """Bad input: one clear sentence, exit status 1, no traceback."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -32,10 +33,26 @@ def test_a_missing_token_store(lab, tmp_path: Path) -> None:
 
 def test_a_vocabulary_smaller_than_the_text_and_text_shorter_than_a_sequence(lab, tmp_path: Path) -> None:
     message = sentence(lab.run(lab.spec(vocab_size=100), lab.execution(), tmp_path))
-    assert "outside the model's vocabulary (model.vocab_size is 100)" in message
+    assert "the tokenizer has 256 pieces" in message and "(model.vocab_size is 100)" in message
     length = int(lab.store.manifest.train.tokens) + 1
     message = sentence(lab.run(lab.spec(sequence_length=length), lab.execution(), tmp_path))
     assert "fewer than one sequence needs" in message
+
+
+def test_damaged_tokens_are_not_trained_on(lab, tmp_path: Path) -> None:
+    tokens = Path(shutil.copytree(lab.tokens, tmp_path / "tokens"))
+    content = bytearray((tokens / "train.bin").read_bytes())
+    content[1000:1100] = bytes(100)
+    (tokens / "train.bin").write_bytes(content)
+    message = sentence(lab.run(lab.spec(), lab.execution(), tmp_path, tokens=tokens))
+    assert "train.bin does not have the sha256 of its manifest" in message
+
+
+def test_a_failure_of_several_processes_is_no_traceback(lab, tmp_path: Path) -> None:
+    execution = lab.execution(processes=2, micro_batch_size=4)
+    done = lab.run(lab.spec(vocab_size=100), execution, tmp_path)
+    assert "one of the 2 training processes failed" in sentence(done)
+    assert "the tokenizer has 256 pieces" in done.stderr and len(done.stderr.splitlines()) <= 6
 
 
 def test_a_folder_that_cannot_be_written_to(lab) -> None:

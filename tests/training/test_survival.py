@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 import torch
 
+from collapse.errors import CollapseError
 from collapse.files import tree_digest
 from collapse.store.read import open_run
-from collapse.training.checkpoint import Identity, candidates
+from collapse.training.checkpoint import Identity, candidates, save
 from collapse.training.engine import Device
 from collapse.training.loop import Trainer
 from collapse.training.measurements import Pending
@@ -136,8 +137,11 @@ def test_a_checkpoint_of_another_spec_code_or_process_count_is_refused(lab, wrec
     assert other.returncode == 1 and "the checkpoint belongs to run post-lr1e-03" in other.stderr
     other = lab.run(lab.spec(), lab.execution(), wreck, code="newer")
     assert other.returncode == 1 and "was made by other code (fingerprint code, now newer)" in other.stderr
-    identity = Identity(lab.spec().run_id, "code", world_size=2)
-    with pytest.raises(Exception, match=r"made by 1 process.*set execution.processes back to 1"):
+    identity = Identity(lab.spec().run_id, "code", lab.store.manifest.train.sha256, world_size=2)
+    with pytest.raises(CollapseError, match=r"made by 1 process.*set execution.processes back to 1"):
+        candidates(wreck / "scratch" / "run" / "checkpoints", identity)
+    identity = Identity(lab.spec().run_id, "code", "0" * 64, world_size=1)
+    with pytest.raises(CollapseError, match=r"was trained on other text \(tokens .*, now 0000"):
         candidates(wreck / "scratch" / "run" / "checkpoints", identity)
     assert tree_digest(wreck) == before
 
@@ -173,9 +177,9 @@ def test_a_diverging_run_ends_early_and_says_why(lab, tmp_path: Path) -> None:
 def test_nothing_behind_a_failed_step_is_kept(
     lab, tmp_path: Path, process_group, monkeypatch, loss, norm, what
 ) -> None:
-    identity = Identity("run", "code", 1)
+    identity = Identity("run", "code", "tokens", 1)
     trainer = Trainer(lab.spec(), lab.execution(), lab.store, Device("cpu", "fp32"), identity, tmp_path)
-    progress = Progress("run", 0, 12, 1, 1e9, speaks=False)
+    progress = Progress("run", 0, 12, 1, 1.0, 1e9, speaks=False)
     pending = Pending(0)
     for step in range(4):
         trainer.step(step, pending)
@@ -185,6 +189,20 @@ def test_nothing_behind_a_failed_step_is_kept(
     assert trainer.history is not None
     _, stepwise = trainer.history.read(4)
     assert list(np.isfinite(stepwise["lr"])) == [True, True, True, False]
+
+
+def test_a_checkpoint_that_cannot_be_written_is_a_sentence(tmp_path: Path, process_group) -> None:
+    """torch.save reports a full disk as a RuntimeError."""
+
+    class Engine:
+        def save_checkpoint(self, *_: object, **__: object) -> None:
+            raise RuntimeError("basic_ios::clear: iostream error\nand more")
+
+    with pytest.raises(
+        CollapseError, match=r"step-00000003: .*iostream error\): the disk may be full"
+    ):
+        save(Engine(), tmp_path, 3, Identity("run", "code", "tokens", 1), "digest")
+    assert not list(tmp_path.glob("*.json"))
 
 
 def test_two_trainings_of_one_run_do_not_meet(lab, tmp_path: Path) -> None:

@@ -8,13 +8,17 @@ from numpy.typing import ArrayLike, NDArray
 Labels = NDArray[np.integer[Any]]
 
 
-def frequency_distribution(labels: Labels, vocab_size: int) -> NDArray[np.float64]:
+def frequency_distribution(labels: Labels, vocab_size: int | None = None) -> NDArray[np.float64]:
     """Share of each id among labels of any shape, pooled: (vocab_size,), summing to 1 (Definition 3.7).
+
+    Without a vocabulary size it is as long as the largest label asks for.
 
     Raises:
         ValueError: where there are no labels, or one is outside the vocabulary.
     """
     counts = _counts(labels)
+    if vocab_size is None:
+        vocab_size = len(counts)
     if len(counts) > vocab_size:
         raise ValueError(f"label {len(counts) - 1} is outside the vocabulary of {vocab_size}")
     shares = np.zeros(vocab_size)

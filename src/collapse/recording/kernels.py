@@ -97,7 +97,6 @@ def backward(
         `scale` times the squared norm of `grad_normed`, and of `grad_y`.
     """
     batch, length, width = grad_normed.shape
-    factor = np.float32(scale)
     normed_sq, y_sq = 0.0, 0.0
     for k in range(width):
         grad_gain[k] = 0
@@ -110,16 +109,13 @@ def backward(
                 along += product * gain[k]
             along /= np.float32(width)
             inverse = inverse_rms[b, i]
-            row_normed, row_y = np.float32(0), np.float32(0)
             for k in range(width):
                 value = grad_normed[b, i, k]
-                row_normed += value * (value * factor)
+                normed_sq += np.float64(value) * np.float64(value)  # in float32 tiny squares would underflow
                 # J_RMS of Section 3.2: the gradient loses its part along the row, and is divided by the row's RMS.
                 value = (value * gain[k] - unit[b, i, k] * along) * inverse
                 if add:
                     value += direct[b, i, k]
                 grad_y[b, i, k] = value
-                row_y += value * (value * factor)
-            normed_sq += float(row_normed)
-            y_sq += float(row_y)
-    return normed_sq, y_sq
+                y_sq += np.float64(value) * np.float64(value)
+    return normed_sq * scale, y_sq * scale

@@ -3,9 +3,9 @@
 python -m collapse.training --spec RUNSPEC --execution EXECUTION --code FINGERPRINT --tokens DIR --scratch DIR --out DIR
 """
 
+import logging
 import os
 import shutil
-import subprocess
 import sys
 from argparse import Namespace
 from contextlib import nullcontext
@@ -24,10 +24,21 @@ def _torchrun(processes: int) -> None:
     Raises:
         CollapseError: where a process failed; what was wrong it has said itself.
     """
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    finished = subprocess.run([*command, "-m", "collapse.training.worker", *sys.argv[1:]], check=False)
-    if finished.returncode:
-        raise CollapseError(f"one of the {processes} training processes failed; its message is above")
+    from torch.distributed import run as torchrun
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    command = ["--standalone", f"--nproc-per-node={processes}", "-m", "collapse.training.worker", *sys.argv[1:]]
+    try:
+        torchrun.main(command)
+    except ChildFailedError:
+        raise CollapseError(f"one of the {processes} training processes failed; its message is above") from None
+    except SignalException:
+        raise CollapseError(
+            f"asked to stop; the {processes} training processes have saved a checkpoint if they could, and the same "
+            "command goes on from it"
+        ) from None
 
 
 def launch(options: Namespace) -> None:

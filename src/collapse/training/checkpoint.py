@@ -23,6 +23,8 @@ class Identity:
 
     run_id: str
     code: str
+    tokens: str
+    """Digest of the training tokens."""
     world_size: int
 
 
@@ -60,6 +62,9 @@ def save(engine: Any, folder: Path, step: int, identity: Identity, history_diges
         step: number of updates made.
         identity: what the checkpoint belongs to.
         history_digest: digest of the metric history before `step`; needed on rank 0 only.
+
+    Raises:
+        CollapseError: where it cannot be written.
     """
     tag = _tag(step)
     if dist.get_rank() == 0:
@@ -67,8 +72,14 @@ def save(engine: Any, folder: Path, step: int, identity: Identity, history_diges
         shutil.rmtree(folder / tag, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
     dist.barrier()
-    with contextlib.redirect_stdout(io.StringIO()):
-        engine.save_checkpoint(str(folder), tag=tag, client_state={"step": step}, save_latest=False)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            engine.save_checkpoint(str(folder), tag=tag, client_state={"step": step}, save_latest=False)
+    except RuntimeError as error:  # torch.save has no OSError for a disk that is full
+        raise CollapseError(
+            f"{folder / tag}: the checkpoint could not be written ({str(error).splitlines()[0]}): the disk may be "
+            "full; free some space and start again; the checkpoint before it is kept"
+        ) from None
     dist.barrier()
     if dist.get_rank() == 0:
         seal = Seal(identity, step, tree_digest(folder / tag), history_digest or "")
@@ -115,6 +126,11 @@ def _check_identity(path: Path, found: Identity, wanted: Identity) -> None:
     if found.code != wanted.code:
         raise CollapseError(
             f"{path}: the checkpoint was made by other code (fingerprint {found.code}, now {wanted.code}): {advice}"
+        )
+    if found.tokens != wanted.tokens:
+        raise CollapseError(
+            f"{path}: the checkpoint was trained on other text (tokens {found.tokens[:16]}, now {wanted.tokens[:16]}): "
+            f"{advice}"
         )
     if found.world_size != wanted.world_size:
         raise CollapseError(

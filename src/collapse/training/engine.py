@@ -149,8 +149,8 @@ def sublayer_gradient_sq(decoder: Decoder) -> Tensor:
                 gradient = gradient.reshape(-1).narrow(0, address.start, address.numel)
             owners.append(index)
             fragments.append(gradient)
-    total = torch.zeros(len(matrices), device=device)
+    total = torch.zeros(len(matrices), device=device, dtype=torch.float64)
     if fragments:
-        norms = torch.stack(torch._foreach_norm(fragments)).float()
+        norms = torch.stack(torch._foreach_norm(fragments, 2, dtype=torch.float64))
         total.index_add_(0, torch.tensor(owners, device=device), norms.square())
     return total

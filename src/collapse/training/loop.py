@@ -20,6 +20,7 @@ from collapse.config.training import ExecutionConfig
 from collapse.corpus.batches import Batches, windows
 from collapse.corpus.frequencies import entropy, frequency_loss, frequency_loss_per_sequence
 from collapse.corpus.store import TokenStore
+from collapse.errors import CollapseError
 from collapse.model.decoder import Decoder
 from collapse.recording.recorder import Recorder
 from collapse.store.history import History
@@ -95,6 +96,9 @@ class Trainer:
         device: where this process computes.
         identity: what its checkpoints belong to.
         scratch: folder of checkpoints and metric history, shared by all processes of the run.
+
+    Raises:
+        CollapseError: where the token store does not fit the model.
     """
 
     def __init__(
@@ -109,7 +113,14 @@ class Trainer:
         self.spec, self.execution, self.store, self.device = spec, execution, store, device
         self.identity, self.checkpoints = identity, scratch / "checkpoints"
         self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
+        if store.manifest.vocab_size > spec.model.vocab_size:
+            raise CollapseError(
+                f"{store.folder}: the tokenizer has {store.manifest.vocab_size} pieces, so token ids may lie outside "
+                f"the model's vocabulary (model.vocab_size is {spec.model.vocab_size}): give the model its tokenizer's "
+                "size"
+            )
         self.batches = batches_of(spec, store)
+        self.scope_loss = scope_frequency_loss(spec, store)
         self.micro, self.accumulation = execution.split(spec.training.sequences_per_step)
         self.decoder = Decoder(spec.model, spec.training.seed)
         self.engine = build_engine(self.decoder, spec.training, execution, device)
@@ -131,7 +142,8 @@ class Trainer:
         """
         start = self._resume()
         steps = self.spec.training.steps
-        progress = Progress(self.spec.run_id, start, steps, self.tokens_per_step, self.execution.log_seconds, self.main)
+        pace = self.execution.log_seconds
+        progress = Progress(self.spec.run_id, start, steps, self.tokens_per_step, self.scope_loss, pace, self.main)
         pending = Pending(start)
         for step in range(start, steps):
             self.step(step, pending)

@@ -37,7 +37,7 @@ class Pending:
         world_size = dist.get_world_size()
         means, sums = means_and_sums(torch.stack(self.rows), layers)
         means = torch.cat([means, torch.stack(self.losses)[:, None]], dim=1) / world_size
-        sums = torch.cat([sums, torch.stack(self.param_sq)], dim=1)
+        sums = torch.cat([sums.double(), torch.stack(self.param_sq)], dim=1)
         if world_size > 1:
             dist.all_reduce(means)
             dist.all_reduce(sums)

@@ -19,12 +19,15 @@ class Progress:
         start: step it starts from.
         steps: steps it is to have.
         tokens_per_step: tokens in a step.
+        floor: frequency loss of the run's own scope, nats: where a collapsed run ends.
         seconds: least time between two lines.
         speaks: whether this process says anything.
     """
 
-    def __init__(self, name: str, start: int, steps: int, tokens_per_step: int, seconds: float, speaks: bool) -> None:
-        self.name, self.start, self.steps, self.tokens_per_step = name, start, steps, tokens_per_step
+    def __init__(
+        self, name: str, start: int, steps: int, tokens_per_step: int, floor: float, seconds: float, speaks: bool
+    ) -> None:
+        self.name, self.start, self.steps, self.tokens_per_step, self.floor = name, start, steps, tokens_per_step, floor
         self.seconds, self.speaks = seconds, speaks
         self.began = self.last = time.monotonic()
 
@@ -42,6 +45,6 @@ class Progress:
         pace = (now - self.began) / max(done - self.start, 1)
         self.say(
             f"{self.name}  step {done}/{self.steps}  loss {values['loss']:.3f}  "
-            f"frequency loss {values['freq_loss_batch']:.3f}  tsim {values['tsim_final']:.4f}  "
+            f"frequency loss {self.floor:.3f}  tsim {values['tsim_final']:.4f}  "
             f"{self.tokens_per_step / max(pace, 1e-9):,.0f} tokens/s  ETA {_clock(pace * (self.steps - done))}"
         )

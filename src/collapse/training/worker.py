@@ -13,7 +13,7 @@ from collapse.errors import CollapseError, run_stage
 from collapse.store.publish import dataset, publish
 from collapse.training.checkpoint import Identity
 from collapse.training.engine import choose_device, start_distributed
-from collapse.training.loop import COMPLETED, InterruptedRunError, Trainer, scope_frequency_loss
+from collapse.training.loop import COMPLETED, InterruptedRunError, Trainer
 from collapse.training.progress import Progress
 from collapse.training.provenance import provenance
 
@@ -53,7 +53,9 @@ def work(options: Namespace) -> None:
     store = TokenStore.open(options.tokens)
     start_distributed(device, execution.threads)
     try:
-        identity = Identity(spec.run_id, options.code, dist.get_world_size())
+        if dist.get_rank() == 0:
+            store.verify()
+        identity = Identity(spec.run_id, options.code, store.manifest.train.sha256, dist.get_world_size())
         trainer = Trainer(spec, execution, store, device, identity, options.scratch)
         if trainer.main:
             Progress.say(
@@ -70,7 +72,7 @@ def work(options: Namespace) -> None:
                 ) from None
         if trainer.history is not None:
             run_values = {
-                "freq_loss": scope_frequency_loss(spec, store),
+                "freq_loss": trainer.scope_loss,
                 "validation_loss": outcome.validation_loss,
             }
             origin = provenance(options.code, store.manifest.train.sha256, execution, device)
