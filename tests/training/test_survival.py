@@ -198,9 +198,7 @@ def test_a_checkpoint_that_cannot_be_written_is_a_sentence(tmp_path: Path, proce
         def save_checkpoint(self, *_: object, **__: object) -> None:
             raise RuntimeError("basic_ios::clear: iostream error\nand more")
 
-    with pytest.raises(
-        CollapseError, match=r"step-00000003: .*iostream error\): the disk may be full"
-    ):
+    with pytest.raises(CollapseError, match=r"step-00000003: .*iostream error\): the disk may be full"):
         save(Engine(), tmp_path, 3, Identity("run", "code", "tokens", 1), "digest")
     assert not list(tmp_path.glob("*.json"))
 

@@ -170,6 +170,6 @@ def test_a_failing_run_stops_neither_the_others_nor_loses_anything(finished: Any
     ran = finished.snakemake("--cores=2", f"--configfile={configfile}")
     assert ran.returncode != 0
     assert ran.stdout.count("error: ") == 2
-    assert ran.stdout.count("returned non-zero exit status 1") == 2  # the stage's own exit status, not that of the tee behind it
+    assert ran.stdout.count("returned non-zero exit status 1") == 2  # the stage's own, not that of the tee behind it
     assert "Traceback" not in ran.stdout
     assert (stored / "manifest.json").exists()
