@@ -15,7 +15,7 @@ from collapse.config.run import DataSpec
 from collapse.config.tokens import FileTokenizer, HubTokenizer, TrainedTokenizer
 from collapse.corpus import hub
 from collapse.corpus.document import Document, Documents
-from collapse.corpus.progress import Progress
+from collapse.progress import Progress
 from collapse.corpus.sources import documents
 from collapse.corpus.wheels import MISTRAL_COMMON, read_member
 from collapse.errors import CollapseError, run_stage

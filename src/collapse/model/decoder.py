@@ -26,17 +26,27 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(config.width, 3 * config.width, bias=False)
         self.output = nn.Linear(config.width, config.width, bias=False)
 
-    def forward(self, x: Tensor, table: Tensor) -> Tensor:
-        """(B, n, d) to (B, n, d); the rotary table is (n, 1, heads, head_width / 2)."""
+    def project(self, x: Tensor, table: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries and keys, turned by their positions, and values: (B, heads, n, head_width) each for x (B, n, d).
+
+        The rotary table is (n, 1, heads, head_width / 2).
+        """
         batch, length, width = x.shape
         qkv = self.qkv(x).view(batch, length, 3, self.heads, width // self.heads)
         queries_keys, values = qkv.split((2, 1), dim=2)
         queries, keys = rotate(queries_keys, table).transpose(1, 3).unbind(2)
-        mixed = functional.scaled_dot_product_attention(
-            queries, keys, values.squeeze(2).transpose(1, 2), is_causal=True
-        )
-        out: Tensor = self.output(mixed.transpose(1, 2).reshape(batch, length, width))
+        return queries, keys, values.squeeze(2).transpose(1, 2)
+
+    def merge(self, mixed: Tensor) -> Tensor:
+        """The heads' outputs (B, heads, n, head_width), side by side and through W_O: (B, n, d)."""
+        batch, _, length, _ = mixed.shape
+        out: Tensor = self.output(mixed.transpose(1, 2).reshape(batch, length, -1))
         return out
+
+    def forward(self, x: Tensor, table: Tensor) -> Tensor:
+        """(B, n, d) to (B, n, d); the rotary table is that of `project`."""
+        queries, keys, values = self.project(x, table)
+        return self.merge(functional.scaled_dot_product_attention(queries, keys, values, is_causal=True))
 
 
 class FeedForward(nn.Module):

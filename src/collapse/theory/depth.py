@@ -28,14 +28,16 @@ def depth_recursion(
     variance_scale: ArrayLike,
     t0: ArrayLike,
     deescalation: ArrayLike = 0.0,
+    variance_target: str = "all",
+    mean_square: ArrayLike = 1.0,
 ) -> DepthRecursion:
     """Iterate Theorems 3.2 and 3.4 from the token similarity of the first layer's input.
 
     Every sublayer matrix has `variance_scale` times the standard variance 1/(3 fan_in), so s and xi are
     variance_scale^2/9 where rows are normalized, and pre-activations have variance variance_scale/3. RMSNorm is taken
     to leave token similarity as it is (Theorem C.6 bounds by how much it does not). Under Pre-Norm the residual stream
-    starts with rows of squared norm d and grows as the same expectations say, by 1 + s f2 and 1 + xi m(1); s and xi
-    shrink in proportion. From t0 in [1/n, 1] the recursion stays there.
+    starts with `mean_square` and grows as the same expectations say, by 1 + s f2 and 1 + xi m(1); s and xi shrink in
+    proportion. From t0 in [1/n, 1] the recursion stays there.
 
     Args:
         placement: "post" or "pre".
@@ -44,31 +46,37 @@ def depth_recursion(
         variance_scale: Positive.
         t0: Token similarity of X_1 of layer 1, in [0, 1].
         deescalation: a in [0, 1] where P - a C_n takes the place of P (Corollary 3.3).
+        variance_target: "all", or "value_output" where only W_V and W_O have the scaled variance.
+        mean_square: ||X_1||_F^2/(n d) of layer 1 under Pre-Norm, positive; Post-Norm normalizes it to 1.
 
     Raises:
         ValueError: where an argument is outside its domain.
     """
     if placement not in ("post", "pre"):
         raise ValueError(f"placement must be 'post' or 'pre', got {placement!r}")
+    if variance_target not in ("all", "value_output"):
+        raise ValueError(f"variance_target must be 'all' or 'value_output', got {variance_target!r}")
     depth = int(whole("layers", layers, 1))
     scale = positive("variance_scale", variance_scale)
     kept = (1 - within("deescalation", deescalation, 0, 1)) ** 2
-    coefficient = scale**2 / 9
-    preact_variance = scale / 3
+    attention_coefficient = scale**2 / 9
+    ffn_scale = scale if variance_target == "all" else np.ones_like(scale)
+    ffn_coefficient, preact_variance = ffn_scale**2 / 9, ffn_scale / 3
     moment = swiglu_moment(1.0, preact_variance)
 
-    t, _, _, _ = np.broadcast_arrays(within("t0", t0, 0, 1), whole("n", n, 2), scale, kept)
-    mean_square = np.ones(t.shape)
+    start = positive("mean_square", mean_square) if placement == "pre" else np.ones(())
+    t, _, _, _, mean_square = np.broadcast_arrays(within("t0", t0, 0, 1), whole("n", n, 2), scale, kept, start)
     found = DepthRecursion(*(np.empty((*t.shape, depth, 2)) for _ in range(3)))
     for layer in range(depth):
         for sublayer in range(2):
             at = (..., layer, sublayer)
             found.tsim_x[at], found.mean_square[at] = t, mean_square
-            share = coefficient / mean_square
             if sublayer == 0:
+                share = attention_coefficient / mean_square
                 growth = 1 + kept * share * f2(t, n)
                 t = t + attention_increment(kept * share, t, n)
             else:
+                share = ffn_coefficient / mean_square
                 growth = 1 + share * moment
                 t = t + ffn_increment(share, t, n, preact_variance)
             found.tsim_y[at] = t

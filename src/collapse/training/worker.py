@@ -10,12 +10,12 @@ from collapse.config.run import RunSpec
 from collapse.config.training import ExecutionConfig
 from collapse.corpus.store import TokenStore
 from collapse.errors import CollapseError, run_stage
+from collapse.provenance import provenance
 from collapse.store.publish import dataset, publish
 from collapse.training.checkpoint import Identity
 from collapse.training.engine import choose_device, start_distributed
 from collapse.training.loop import COMPLETED, InterruptedRunError, Trainer
 from collapse.training.progress import Progress
-from collapse.training.provenance import provenance
 
 
 def arguments() -> ArgumentParser:
@@ -75,7 +75,15 @@ def work(options: Namespace) -> None:
                 "freq_loss": trainer.scope_loss,
                 "validation_loss": outcome.validation_loss,
             }
-            origin = provenance(options.code, store.manifest.train.sha256, execution, device)
+            origin = provenance(
+                options.code,
+                tokens_digest=store.manifest.train.sha256,
+                device=device.name,
+                precision=device.precision,
+                processes=execution.processes,
+                threads=execution.threads,
+                micro_batch_size=execution.micro_batch_size,
+            )
             publish(dataset(spec, trainer.history, outcome.steps, run_values, origin, outcome.ended), options.out)
             if outcome.ended != COMPLETED:
                 Progress.say(f"{spec.run_id}: ended early: {outcome.ended}")

@@ -1,4 +1,4 @@
-"""Where a run's numbers come from: code, versions, device."""
+"""Where numbers come from: code, versions, machine."""
 
 import platform
 import subprocess
@@ -6,10 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from collapse.config.training import ExecutionConfig
-from collapse.training.engine import Device
-
-_PACKAGES = ("collapse", "torch", "deepspeed", "numpy", "xarray", "zarr", "sentencepiece", "snakemake")
+_PACKAGES = ("collapse", "torch", "deepspeed", "numpy", "scipy", "xarray", "zarr", "sentencepiece", "snakemake")
 
 
 def _git_commit() -> str | None:
@@ -28,17 +25,17 @@ def _git_commit() -> str | None:
     return answer.stdout.strip()
 
 
-def provenance(code: str, tokens_digest: str, execution: ExecutionConfig, device: Device) -> dict[str, Any]:
-    """Plain data for a store's attributes; nothing in it changes from one start to the next on the same machine."""
+def provenance(code: str, **circumstances: Any) -> dict[str, Any]:
+    """Plain data for a store's attributes; nothing in it changes from one start to the next on the same machine.
+
+    Args:
+        code: Fingerprint of the stage's code.
+        circumstances: What else the numbers may depend on, such as device and threads.
+    """
     return {
         "code": code,
         "git_commit": _git_commit(),
-        "tokens_digest": tokens_digest,
         "python": platform.python_version(),
         "versions": {name: version(name) for name in _PACKAGES},
-        "device": device.name,
-        "precision": device.precision,
-        "processes": execution.processes,
-        "threads": execution.threads,
-        "micro_batch_size": execution.micro_batch_size,
+        **circumstances,
     }

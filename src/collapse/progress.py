@@ -1,4 +1,4 @@
-"""Progress of the corpus commands: a line now and then."""
+"""Progress of a stage: a line now and then."""
 
 import sys
 import time

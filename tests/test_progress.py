@@ -1,4 +1,4 @@
-from collapse.corpus.progress import Progress
+from collapse.progress import Progress
 
 
 def test_progress_prints_a_line_when_it_is_due(capfd):

@@ -1,0 +1,103 @@
+"""What the probes' commands share: their options, and seeds done one by one, each kept as soon as it is measured."""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import torch
+import xarray as xr
+
+from collapse.config.option import parse_option
+from collapse.config.probe import StackSpec
+from collapse.corpus.store import TokenStore
+from collapse.probes.memory import require_memory
+from collapse.probes.network import read_window
+from collapse.progress import Progress
+from collapse.provenance import provenance
+from collapse.store.dataset import described, publish_dataset
+from collapse.store.parts import Parts
+
+S = TypeVar("S", bound=StackSpec)
+
+
+def options(name: str, about: str | None, seeds: bool = False) -> ArgumentParser:
+    """Options of a probe: spec, tokens, code, scratch, out; and a half-open range of seeds."""
+    parser = ArgumentParser(prog=f"python -m collapse.probes.{name}", description=about)
+    parser.add_argument("--spec", required=True, help="what is measured, JSON")
+    parser.add_argument("--tokens", required=True, type=Path, help="folder of the token store")
+    if seeds:
+        parser.add_argument("--seeds", required=True, type=int, nargs=2, help="first seed, and the one after the last")
+    parser.add_argument("--code", required=True, help="fingerprint of the probe's code")
+    parser.add_argument("--scratch", required=True, type=Path, help="folder of finished parts of a job under way")
+    parser.add_argument("--out", required=True, type=Path, help="Zarr folder to write; its manifest is written beside it")
+    return parser
+
+
+@dataclass(frozen=True)
+class Job(Generic[S]):
+    """One probe job, as its command was told."""
+
+    spec: S
+    tokens: Path
+    code: str
+    scratch: Path
+    out: Path
+    seeds: range
+
+    @staticmethod
+    def of(chosen: Namespace, section: type[S]) -> "Job[S]":
+        """The job of parsed options.
+
+        Raises:
+            CollapseError: where the spec is not valid.
+        """
+        spec = parse_option(section, "--spec", chosen.spec)
+        seeds = range(*getattr(chosen, "seeds", (0, 0)))
+        return Job(spec, chosen.tokens, chosen.code, chosen.scratch, chosen.out, seeds)
+
+    def window(self) -> torch.Tensor:
+        """Token ids of the window that is read, (n,).
+
+        Raises:
+            CollapseError: where the token store is missing or damaged, or too short.
+        """
+        return read_window(TokenStore.open(self.tokens).train, self.spec.model, self.spec.window)
+
+    def publish(self, data: xr.Dataset, variables: dict[str, tuple[str, str, str]]) -> None:
+        """Write the finished Dataset and its manifest, and forget the parts."""
+        origin = provenance(self.code, device="cpu", threads=torch.get_num_threads())
+        spec = self.spec.canonical() | ({"seeds": [self.seeds.start, self.seeds.stop]} if self.seeds else {})
+        publish_dataset(described(data, variables), self.out, spec, origin)
+        Parts(self.scratch).clear()
+
+
+def measure_seeds(
+    job: Job[Any],
+    memory_bytes: int,
+    advice: str,
+    measure: Callable[[int], xr.Dataset],
+    variables: dict[str, tuple[str, str, str]],
+) -> None:
+    """Measure a job's seeds one by one, going on from those that an earlier start has finished, and publish them.
+
+    Args:
+        job: The job.
+        memory_bytes: What it is foreseen to take.
+        advice: How to take less.
+        measure: Seed to Dataset, with a `seed` dimension.
+        variables: Descriptions, see `described`.
+
+    Raises:
+        CollapseError: where the memory does not suffice.
+    """
+    require_memory(memory_bytes, advice)
+    torch.set_grad_enabled(False)
+    parts, found = Parts(job.scratch), []
+    progress = Progress(job.out.stem, "seeds")
+    for done, seed in enumerate(job.seeds):
+        data = parts.get(f"seed{seed}")
+        found.append(parts.put(f"seed{seed}", measure(seed)) if data is None else data)
+        progress.update(done + 1, (done + 1) / len(job.seeds))
+    job.publish(xr.concat(found, "seed", data_vars="minimal", coords="minimal", compat="override", join="exact"), variables)

@@ -1,0 +1,237 @@
+"""What every sublayer does to token similarity at initialization (figures 1 and 2, the depth recursion).
+
+python -m collapse.probes.increments --spec INCREMENTS_JSON --tokens TOKENS_DIR --seeds 0 8 --code FINGERPRINT
+    --scratch DIR --out results/<name>/probes/slices/increments-0-8.zarr
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from numpy.typing import NDArray
+from torch import Tensor
+
+from collapse.config.model import PlacementName
+from collapse.config.probe import CHUNK_TOKENS, IncrementsSpec, InputName
+from collapse.errors import run_stage
+from collapse.model.decoder import Layer
+from collapse.model.placements import PLACEMENTS
+from collapse.probes.command import Job, measure_seeds, options
+from collapse.probes.network import Network, attention_branch
+from collapse.recording.statistics import SUBLAYERS
+from collapse.theory.attention import attention_increment
+from collapse.theory.depth import depth_recursion
+from collapse.theory.ffn import ffn_increment
+from collapse.theory.normalization import attention_row_norm
+
+Array = NDArray[np.float64]
+
+SETTING = ("input", "placement", "variance_scale", "deescalation", "seed")
+SITE = ("layer", "sublayer")
+VARIABLES = {
+    "tsim_x": ("token similarity of the sublayer's input X_k", "1", "Definition 2.1"),
+    "tsim_y": ("token similarity of the sublayer's output Y_k", "1", "Definition 2.1"),
+    "tsim_normed": ("token similarity of RMS(Y_k)", "1", "Theorem C.6"),
+    "tdiv_x": ("token diversity, 1 - token similarity, of X_k, from centred rows", "1", "Appendix B"),
+    "tdiv_y": ("token diversity, 1 - token similarity, of Y_k, from centred rows", "1", "Appendix B"),
+    "increment": ("measured change of token similarity, tsim(Y_k) - tsim(X_k)", "1", "Figure 1"),
+    "mean_square": ("mean square entry of X_k, ||X_k||_F^2/(n d)", "1", "Theorem 3.2"),
+    "amount": ("amount of attention s of the attention sublayer, xi of the FFN", "1", "Theorems 3.2 and 3.4"),
+    "increment_predicted": ("closed form at the measured t and amount", "1", "Theorems 3.2 and 3.4, Corollary 3.3"),
+    "tsim_y_recursion": (
+        "token similarity of Y_k by iterating the closed forms from layer 1", "1", "Theorems 3.2 and 3.4",
+    ),
+    "rms_spread": ("spread of the RMSNorm factors of Y_k, eta = max |factor - mean|/mean", "1", "Theorem C.6"),
+    "row_square": ("mean square entry of the rows of Y_k at a position, ||y_i||^2/d", "1", "Lemmas C.4 and C.5"),
+    "row_square_predicted": ("expected ||y_i||^2/d of attention under Post-Norm", "1", "Lemma C.5"),
+    "input": ("what enters the stack: embedded text, or Gaussian rows", "", "Section 4.1"),
+    "placement": ("placement of the norm", "", "Section 2"),
+    "variance_scale": ("factor on the standard variance of sublayer matrices", "1", "Figure 1"),
+    "deescalation": ("a where P - a C_n takes the place of P", "1", "Corollary 3.3"),
+    "seed": ("seed of the initialization", "", "Section 4.1"),
+    "layer": ("layer, 1-based", "", "Section 2"),
+    "sublayer": ("sublayer of the layer", "", "Section 2"),
+    "position": ("position i of a row, harmonic mean over a bin of positions", "1", "Lemma C.5"),
+}  # fmt: skip
+"""Name to (long name, units, source)."""
+
+
+def position_bins(n: int) -> NDArray[np.int64]:
+    """Edges of bins of positions, evenly spaced on a logarithmic scale: bin b holds rows edges[b] to edges[b + 1] - 1.
+
+    Positions count from 1, and every position is in one bin.
+    """
+    return np.unique(np.rint(np.geomspace(1, n + 1, 25)).astype(np.int64))
+
+
+def _bin_means(values: Array, edges: NDArray[np.int64]) -> Array:
+    """Means over the bins of the last axis, whose entries are positions 1 to n."""
+    return np.add.reduceat(values, edges[:-1] - 1, axis=-1) / np.diff(edges)
+
+
+def _statistics(rows: Tensor) -> dict[str, Tensor]:
+    """Of matrices (B, n, d): squared row norms (B, n), and per matrix tsim, tdiv and squared norm (B,)."""
+    row_sq = torch.linalg.vecdot(rows, rows)
+    mean = rows.mean(-2, keepdim=True)
+    along = rows.shape[-2] * mean.square().sum((-2, -1))
+    across = torch.linalg.vector_norm(rows - mean, dim=(-2, -1)).square()
+    total = along + across
+    return {"row_sq": row_sq, "tsim": along / total, "tdiv": across / total, "norm_sq": total}
+
+
+def _spread(row_sq: Tensor) -> Tensor:
+    """eta of Theorem C.6 for squared row norms (B, n): (B,)."""
+    factors = row_sq.rsqrt()
+    mean = factors.mean(-1)
+    return (factors - mean.unsqueeze(-1)).abs().amax(-1) / mean
+
+
+@dataclass
+class _Chunk:
+    """Sequences that share their weights and their placement, on their way through the stack."""
+
+    placement: PlacementName
+    scale: float
+    inputs: list[InputName]
+    deescalations: list[float]
+    y: Tensor
+    normed: Tensor
+
+    def __post_init__(self) -> None:
+        self.post = PLACEMENTS[self.placement].x_is_normed
+        a = torch.tensor(self.deescalations)
+        self.a = a if bool(a.any()) else None
+        self.x_stats = _statistics(self.normed if self.post else self.y)
+
+    def advance(self, network: Network, layer: Layer, sublayer: str) -> dict[str, Tensor]:
+        """Send the sequences through one sublayer and measure."""
+        if sublayer == "attention":
+            branch = attention_branch(layer.attention, self.normed, network.rotary, self.a)
+        else:
+            branch = layer.ffn(self.normed)
+        carried = PLACEMENTS[self.placement].carry(self.y, self.normed)
+        self.y, self.normed = network.normalize(carried, branch)
+        x, y, normed = self.x_stats, _statistics(self.y), _statistics(self.normed)
+        self.x_stats = normed if self.post else y
+        return {
+            "tsim_x": x["tsim"],
+            "tsim_y": y["tsim"],
+            "tsim_normed": normed["tsim"],
+            "tdiv_x": x["tdiv"],
+            "tdiv_y": y["tdiv"],
+            "mean_square": x["norm_sq"] / self.y[0].numel(),
+            "rms_spread": _spread(y["row_sq"]),
+            "row_square": y["row_sq"] / self.y.shape[-1],
+        }
+
+
+def _chunks(spec: IncrementsSpec, inputs: dict[InputName, Tensor], network: Network) -> Iterator[_Chunk]:
+    size = max(1, CHUNK_TOKENS // spec.model.sequence_length)
+    for placement in spec.placements:
+        for scale in spec.variance_scales:
+            todo = [(name, a) for name in spec.inputs for setting, a in spec.settings if setting == scale]
+            for first in range(0, len(todo), size):
+                names, values = zip(*todo[first : first + size], strict=True)
+                y, normed = network.normalize(torch.stack([inputs[name] for name in names]), None)
+                yield _Chunk(placement, scale, list(names), list(values), y, normed)
+
+
+@torch.no_grad()
+def measure_seed(spec: IncrementsSpec, window: Tensor, seed: int, dtype: torch.dtype = torch.float32) -> xr.Dataset:
+    """All increments of one initialization.
+
+    Args:
+        spec: What is measured.
+        window: (n,) token ids.
+        seed: Seed of the initialization.
+        dtype: Arithmetic of the network.
+
+    Returns:
+        Variables of `VARIABLES`, dims (input, placement, variance_scale, deescalation, seed, layer, sublayer), the row
+        norms also position; NaN where a setting is not measured.
+    """
+    network = Network(spec.model, seed, dtype)
+    inputs = {name: network.input(name, window, spec.input_rms) for name in spec.inputs}
+    edges = position_bins(spec.model.sequence_length)
+    axes = (spec.inputs, spec.placements, spec.variance_scales, spec.deescalations, [seed])
+    shape = (*map(len, axes), spec.model.layers, len(SUBLAYERS))
+    found: dict[str, Array] = {}
+    chunks = list(_chunks(spec, inputs, network))
+    for index, layer in enumerate(network.layers(spec.variance_scales, spec.variance_target)):
+        for sublayer, name in enumerate(SUBLAYERS):
+            for chunk in chunks:
+                measured = chunk.advance(network, layer[chunk.scale], name)
+                where = (
+                    [spec.inputs.index(name) for name in chunk.inputs],
+                    spec.placements.index(chunk.placement),
+                    spec.variance_scales.index(chunk.scale),
+                    [spec.deescalations.index(a) for a in chunk.deescalations],
+                    0, index, sublayer,
+                )  # fmt: skip
+                for key, tensor in measured.items():
+                    values = tensor.double().numpy()
+                    if key == "row_square":
+                        values = _bin_means(values, edges)
+                    found.setdefault(key, np.full(shape + values.shape[1:], np.nan))[where] = values
+    positions = np.arange(1.0, spec.model.sequence_length + 1)
+    coords = dict(zip(SETTING, axes, strict=True)) | {
+        "layer": np.arange(1, spec.model.layers + 1),
+        "sublayer": list(SUBLAYERS),
+        "position": 1 / _bin_means(1 / positions, edges),
+    }
+    dims = (*SETTING, *SITE)
+    data = xr.Dataset(
+        {k: ((*dims, "position") if k == "row_square" else dims, v) for k, v in found.items()}, coords
+    )
+    return _with_predictions(data, spec, edges)
+
+
+def _with_predictions(data: xr.Dataset, spec: IncrementsSpec, edges: NDArray[np.int64]) -> xr.Dataset:
+    """Adds what the closed forms say at the measured token similarities."""
+    n, width = spec.model.sequence_length, spec.model.width
+    dims = (*SETTING, *SITE)
+    scale = data["variance_scale"].values[:, None, None]
+    ffn_scale = scale if spec.variance_target == "all" else np.ones_like(scale)
+    amount = np.full(data["tsim_x"].shape, np.nan)
+    predicted, rows, recursion = amount.copy(), np.full(data["row_square"].shape, np.nan), amount.copy()
+    measured = np.isfinite(data["tsim_x"].values)
+    amount[..., 0] = scale[..., None] ** 2 / 9 / data["mean_square"].values[..., 0]
+    amount[..., 1] = ffn_scale[..., None] ** 2 / 9 / data["mean_square"].values[..., 1]
+    for at in zip(*np.nonzero(measured.all((-2, -1))), strict=True):
+        t = data["tsim_x"].values[at]
+        a, s = spec.deescalations[at[3]], spec.variance_scales[at[2]]
+        preact_variance = (s if spec.variance_target == "all" else 1.0) / 3
+        predicted[(*at, slice(None), 0)] = attention_increment(amount[at][:, 0], t[:, 0], n, a)
+        predicted[(*at, slice(None), 1)] = ffn_increment(amount[at][:, 1], t[:, 1], n, preact_variance)
+        placement = spec.placements[at[1]]
+        recursion[at] = depth_recursion(
+            placement, n, spec.model.layers, s, t[0, 0], a, spec.variance_target, data["mean_square"].values[at][0, 0]
+        ).tsim_y
+        if placement == "post":
+            weight_variance = (1 - a) ** 2 * s**2 / 9 / width
+            ends = attention_row_norm(np.array([1, n]), t[:, 0, None], n, width, weight_variance) / width
+            beta = (ends[:, 0] - ends[:, 1]) / (1 - 1 / n)
+            inverse = _bin_means(1 / np.arange(1.0, n + 1), edges)
+            rows[(*at, slice(None), 0)] = (ends[:, 0] - beta)[:, None] + beta[:, None] * inverse
+    amount[~measured] = np.nan
+    return data.assign(
+        increment=data["tdiv_x"] - data["tdiv_y"],
+        amount=(dims, amount),
+        increment_predicted=(dims, predicted),
+        tsim_y_recursion=(dims, recursion),
+        row_square_predicted=((*dims, "position"), rows),
+    )
+
+
+def _main() -> None:
+    chosen: Any = options("increments", __doc__, seeds=True).parse_args()
+    job = Job.of(chosen, IncrementsSpec)
+    advice = "lower probe.deescalations, probe.variance_scales or model.sequence_length, or use a larger machine"
+    measure_seeds(job, job.spec.memory_bytes, advice, lambda seed: measure_seed(job.spec, job.window(), seed), VARIABLES)
+
+
+if __name__ == "__main__":
+    run_stage(_main)

@@ -1,0 +1,92 @@
+"""Datasets of probes and theory: a Zarr folder, and a manifest beside it that is written last and says it is whole."""
+
+import json
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+
+from collapse.config.identity import canonical_json
+from collapse.errors import CollapseError
+from collapse.files import tree_digest, write_atomic
+
+FORMAT = 1
+"""Version of the layout."""
+
+
+def described(data: xr.Dataset, variables: dict[str, tuple[str, str, str]]) -> xr.Dataset:
+    """A Dataset with `long_name`, `units` and `defined_in` on its variables and coordinates.
+
+    Args:
+        data: The values.
+        variables: name to (long name, units, source); every variable of the Dataset must be in it.
+
+    Raises:
+        KeyError: for a variable that is not described.
+    """
+    for name in [*data.data_vars, *(name for name in data.coords if name in variables)]:
+        long_name, units, source = variables[str(name)]
+        data[name].attrs.update(long_name=long_name, units=units, defined_in=source)
+    return data
+
+
+def manifest_of(path: Path) -> Path:
+    """The manifest of a Dataset: `name.json` beside `name.zarr`."""
+    return path.with_suffix(".json")
+
+
+def publish_dataset(data: xr.Dataset, path: Path, spec: Any, origin: dict[str, Any]) -> None:
+    """Write a Dataset and then its manifest, each whole or not at all.
+
+    Args:
+        data: What to write.
+        path: `name.zarr`; its manifest is `name.json` beside it.
+        spec: Everything that determined the values, as plain builtins; kept in the attributes and in the manifest.
+        origin: Where they come from, see `collapse.provenance`; kept likewise.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    manifest, partial = manifest_of(path), path.with_name(f".{path.name}.partial")
+    manifest.unlink(missing_ok=True)
+    for leftover in (partial, path):
+        if leftover.exists():
+            shutil.rmtree(leftover)
+    attrs = {"format": FORMAT, "spec": canonical_json(spec), "provenance": canonical_json(origin)}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Consolidated metadata is currently not part")
+        data.assign_attrs(data.attrs | attrs).to_zarr(partial, mode="w", consolidated=True, zarr_format=3)
+    partial.replace(path)
+    content = {"format": FORMAT, "digest": tree_digest(path), "spec": spec, "provenance": origin}
+    write_atomic(manifest, json.dumps(content, indent=2, sort_keys=True) + "\n")
+
+
+def load_dataset(path: Path) -> xr.Dataset:
+    """A finished Dataset in memory, once its files agree with the digest in its manifest.
+
+    Raises:
+        CollapseError: where there is none, or it is unfinished or damaged.
+    """
+    try:
+        recorded = json.loads(manifest_of(path).read_text(encoding="utf-8"))["digest"]
+    except OSError:
+        raise CollapseError(f"{path}: missing or unfinished (it has no {manifest_of(path).name}); make it first") from None
+    except (ValueError, KeyError, TypeError):
+        raise _damaged(path, f"{manifest_of(path).name} is not a manifest") from None
+    if not path.is_dir() or tree_digest(path) != recorded:
+        raise _damaged(path, "its files differ from those that its manifest describes")
+    try:
+        with xr.open_zarr(path, consolidated=True, chunks=None) as data:
+            loaded: xr.Dataset = data.load()
+            return loaded
+    except Exception as error:  # zarr, its codecs and xarray each raise their own kinds on a damaged store
+        raise _damaged(path, "it cannot be read") from error
+
+
+def spec_of(data: xr.Dataset) -> Any:
+    """Everything that determined a Dataset's values, as plain builtins."""
+    return json.loads(data.attrs["spec"])
+
+
+def _damaged(path: Path, what: str) -> CollapseError:
+    return CollapseError(f"{path}: damaged: {what}; delete it and its manifest, and make it again")
