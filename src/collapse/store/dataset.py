@@ -53,6 +53,8 @@ def publish_dataset(data: xr.Dataset, path: Path, spec: Any, origin: dict[str, A
         if leftover.exists():
             shutil.rmtree(leftover)
     attrs = {"format": FORMAT, "spec": canonical_json(spec), "provenance": canonical_json(origin)}
+    # Zarr has no settled type for text of fixed length.
+    data = data.assign_coords({name: c.astype(object) for name, c in data.coords.items() if c.dtype.kind == "U"})
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Consolidated metadata is currently not part")
         data.assign_attrs(data.attrs | attrs).to_zarr(partial, mode="w", consolidated=True, zarr_format=3)
