@@ -19,9 +19,9 @@ from collapse.analysis.summary import row
 from collapse.config.analysis import AnalysisConfig
 from collapse.config.figures import FiguresConfig, Palette
 from collapse.figures import frequency_loss, overview
-from collapse.figures.command import Shown
 from collapse.figures.gradient_norms import steps_shown
 from collapse.figures.panels import layers_shown, masked, window
+from collapse.figures.runs import Shown
 from collapse.figures.style import FULL, INK, colour_map, ordered_colours, save, theme
 
 Make = Callable[..., xr.Dataset]

@@ -4,9 +4,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from collapse.config.figures import FiguresConfig
-from collapse.figures.command import Shown, one_run
 from collapse.figures.labels import outcome, run_label
 from collapse.figures.panels import layer_curves, log_axis, mark_transition, masked, step_axis, window
+from collapse.figures.runs import Shown, one_run
 from collapse.figures.style import FULL, INK, headline, panel_letters
 
 ABOUT = "RMSNorm factor and contraction factor in the transition window"

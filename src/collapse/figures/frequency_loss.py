@@ -8,9 +8,10 @@ from matplotlib.figure import Figure
 
 from collapse.config.figures import FiguresConfig
 from collapse.errors import run_stage
-from collapse.figures.command import Shown, draw_and_save, parser, show
+from collapse.figures.command import draw_and_save
 from collapse.figures.labels import SCOPES, learning_rate
 from collapse.figures.panels import curve, smooth, step_axis
+from collapse.figures.runs import Shown, run_parser, show
 from collapse.figures.style import BLUE, FULL, GREEN, INK, PURPLE, ordered_colours, panel_letters
 
 ABOUT = "Training loss and frequency loss"
@@ -76,7 +77,7 @@ def _losses(ax: Axes, curves: Sequence[tuple[Shown, object, str]]) -> None:
 
 
 def _main() -> None:
-    options = parser("frequency_loss", ABOUT)
+    options = run_parser("frequency_loss", ABOUT)
     options.add_argument("--no-warmup", nargs="*", default=[], type=Path, help="folders of the runs of the left panel")
     options.add_argument("--warmup", nargs="*", default=[], type=Path, help="folders of the runs of the right panel")
     chosen = options.parse_args()

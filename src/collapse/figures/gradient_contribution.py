@@ -3,9 +3,9 @@
 from matplotlib.figure import Figure
 
 from collapse.config.figures import FiguresConfig
-from collapse.figures.command import Shown, one_run
 from collapse.figures.labels import outcome, run_label
 from collapse.figures.panels import curve, layer_curves, log_axis, mark_transition, masked, step_axis
+from collapse.figures.runs import Shown, one_run
 from collapse.figures.style import BLUE, FULL, VERMILION, headline, panel_letters
 
 ABOUT = "Sublayer gradient contribution over the run"

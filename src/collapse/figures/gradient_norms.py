@@ -8,9 +8,9 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from collapse.config.figures import FiguresConfig
-from collapse.figures.command import Shown, one_run
 from collapse.figures.labels import Row, outcome, run_label
 from collapse.figures.panels import log_axis
+from collapse.figures.runs import Shown, one_run
 from collapse.figures.style import FULL, headline, ordered_colours, panel_letters
 
 ABOUT = "Gradient norms by layer over the transition"

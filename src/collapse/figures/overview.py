@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 
 from collapse.config.figures import FiguresConfig
 from collapse.errors import run_stage
-from collapse.figures.command import Shown, draw_and_save, parser, show
+from collapse.figures.command import draw_and_save
 from collapse.figures.labels import PLACEMENTS, outcome, run_label
 from collapse.figures.panels import curve, depth_map, mark_transition, smooth, step_axis
+from collapse.figures.runs import Shown, run_parser, show
 from collapse.figures.style import BLUE, FULL, GREEN, INK, PURPLE, VERMILION, headline, panel_letters
 
 ABOUT = "Overview of the runs"
@@ -79,7 +80,7 @@ def _runs(loss: Axes, tsim: Axes, shown: Sequence[Shown], collapsing: Shown) -> 
 
 
 def _main() -> None:
-    options = parser("overview", ABOUT)
+    options = run_parser("overview", ABOUT)
     options.add_argument("--runs", required=True, nargs="+", type=Path, help="folders of all finished runs")
     options.add_argument("--collapsing", required=True, type=Path, help="folder of the run shown over depth")
     chosen = options.parse_args()

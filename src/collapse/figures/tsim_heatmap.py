@@ -3,9 +3,9 @@
 from matplotlib.figure import Figure
 
 from collapse.config.figures import FiguresConfig
-from collapse.figures.command import Shown, one_run
 from collapse.figures.labels import outcome, run_label
 from collapse.figures.panels import depth_map, mark_transition, step_axis
+from collapse.figures.runs import Shown, one_run
 from collapse.figures.style import COLUMN
 
 ABOUT = "Token similarity over step and depth"
