@@ -24,12 +24,16 @@ pathvars:
     results=str(PLAN.paths.root),
     logs=str(PLAN.paths.logs),
     benchmarks=str(PLAN.paths.benchmarks),
-    corpus=str(PLAN.paths.corpus(PLAN.config.data.corpus_id)),
     tokens=str(PLAN.paths.tokens(PLAN.config.data.tokens_id)),
+    probe_tokens=str(PLAN.paths.tokens(PLAN.config.probe_data.tokens_id)),
 
 
 wildcard_constraints:
     run="|".join(PLAN.runs),
+    corpus_id="|".join(PLAN.corpora) or "none",
+    tokens_id="|".join(PLAN.token_stores),
+    first=r"\d+",
+    last=r"\d+",
 
 
 # Stages run under the Python that runs Snakemake, and print line by line; a prefix takes the place of Snakemake's own.
@@ -44,7 +48,14 @@ rule all:
         "<results>/report.html",
 
 
+rule initialization:
+    input:
+        PLAN.initialization,
+
+
 include: "workflow/rules/corpus.smk"
+include: "workflow/rules/theory.smk"
+include: "workflow/rules/probes.smk"
 include: "workflow/rules/training.smk"
 include: "workflow/rules/analysis.smk"
 include: "workflow/rules/figures.smk"

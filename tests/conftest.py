@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from pydoc_data import topics
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from hypothesis import settings
 
 from collapse.config.identity import canonical_json
 from collapse.config.root import parse
+from collapse.config.run import DataSpec
+from collapse.corpus.store import SplitManifest, SplitWriter, TokenManifest, write_manifest
 from collapse.recording.statistics import LAYERWISE, METRICS
 from collapse.store.publish import publish
 
@@ -112,3 +115,33 @@ def publish_run() -> Callable[[xr.Dataset, Path], Path]:
         return folder
 
     return published
+
+
+@pytest.fixture(scope="session")
+def byte_tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A token store of real English: Python's own documentation, a token a byte, 256 in the vocabulary."""
+    folder = tmp_path_factory.mktemp("tokens")
+    documents = [text.encode("ascii", "ignore") for _, text in sorted(topics.topics.items())]
+    manifests: dict[str, SplitManifest] = {}
+    counts = np.zeros(256)
+    for split, texts in (("train", documents[2:]), ("validation", documents[:2])):
+        with SplitWriter(folder, split, "uint16") as writer:
+            for text in texts:
+                writer.append(np.frombuffer(text, np.uint8).astype(np.uint16), 1)
+                if split == "train":
+                    counts += np.bincount(np.frombuffer(text, np.uint8), minlength=256)
+            manifests[split] = writer.finish()
+    data = {
+        "corpus": {"source": "shards", "files": ["unused.json.gz"]},
+        "tokens": {"tokenizer": {"kind": "file", "path": "unused.model"}},
+    }
+    write_manifest(
+        folder,
+        TokenManifest(
+            spec=DataSpec.model_validate(data), corpus="Python's documentation topics", attributions=[],
+            skipped_empty=0, tokenizer_sha256="0" * 64, vocab_size=256, eos_id=0, dtype="uint16",
+            train=manifests["train"], validation=manifests["validation"],
+            token_frequencies=[int(count) for count in counts],
+        ),
+    )  # fmt: skip
+    return folder

@@ -5,10 +5,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from collapse.config.fingerprint import fingerprint
-from collapse.config.gallery import figures
 from collapse.config.paths import results
 from collapse.config.root import Config
+from collapse.config.workflow import Plan
 from collapse.errors import CollapseError
 
 LOCKS = Path(".snakemake/locks")
@@ -44,21 +43,23 @@ def _unknown(kind: str, folder: Path, known: Collection[str]) -> Iterator[Leftov
 
 
 def leftovers(configs: Sequence[Config]) -> list[Leftover]:
-    """Runs, token stores, corpora, scratch folders and figures, in the results of some configs, that none refers to.
+    """Whatever lies in the results of some configs that none of them refers to.
 
-    Configs of one name share their results, and keep what any of them refers to. Results of other names are left alone.
+    That is runs, token stores, corpora, datasets of probes and theory, scratch folders and figures. Configs of one name
+    share their results, and keep what any of them refers to. Results of other names are left alone.
     """
-    code = fingerprint("collapse.training")
     found: list[Leftover] = []
     for name in sorted({config.name for config in configs}):
-        same = [config for config in configs if config.name == name]
+        plans = [Plan(config) for config in configs if config.name == name]
         paths = results(name)
-        runs = {run_id for config in same for run_id in config.runs}
-        drawn = {f"{figure}.{suffix}" for config in same for figure in figures(config) for suffix in ("png", "pdf")}
-        found += _unknown("corpus", paths.root / "corpus", {config.data.corpus_id for config in same})
-        found += _unknown("tokens", paths.root / "tokens", {config.data.tokens_id for config in same})
-        found += _unknown("run", paths.root / "runs", runs)
-        found += _unknown("scratch", paths.root / "scratch", {f"{run_id}-{code}" for run_id in runs})
+        drawn = {f"{figure}.{suffix}" for plan in plans for figure in plan.figures for suffix in ("png", "pdf")}
+        datasets = {path.name for plan in plans for path in plan.datasets} | {"slices"}
+        found += _unknown("corpus", paths.root / "corpus", {corpus for plan in plans for corpus in plan.corpora})
+        found += _unknown("tokens", paths.root / "tokens", {store for plan in plans for store in plan.token_stores})
+        found += _unknown("run", paths.root / "runs", {run_id for plan in plans for run_id in plan.runs})
+        found += _unknown("scratch", paths.root / "scratch", {folder for plan in plans for folder in plan.scratch})
+        for folder in ("probes", "probes/slices", "theory"):
+            found += _unknown("dataset", paths.root / folder, datasets)
         found += _unknown("figure", paths.figures, drawn)
     return found
 

@@ -10,12 +10,16 @@ from collapse.config.workflow import plan
 def slices(raw: dict[str, Any]) -> dict[str, str]:
     """Everything that a rule's parameters hold of a config."""
     made = plan(raw, "small.yaml")
-    whole = {name: getattr(made, name) for name in ("corpus", "data", "analysis", "style", "report", "execution")}
-    return whole | {"run": made.run(next(iter(made.runs)))}
+    whole = {name: getattr(made, name) for name in ("analysis", "style", "report", "execution")}
+    text = {"data": made.data(made.config.data.tokens_id), "corpus": made.corpus(made.config.data.corpus_id)}
+    return whole | text | made.probes | {"run": made.run(next(iter(made.runs)))}
 
 
 def changed(before: dict[str, str], after: dict[str, str]) -> set[str]:
     return {name for name in before if before[name] != after[name]}
+
+
+STACKS = {"increments", "attention", "approximations"}
 
 
 @pytest.mark.parametrize(
@@ -26,8 +30,23 @@ def changed(before: dict[str, str], after: dict[str, str]) -> set[str]:
         ("analysis", "final_steps", 5, {"analysis", "report"}),
         ("execution", "threads", 3, {"execution"}),
         ("training", "clip", 2.0, {"run", "report"}),
-        ("tokens", "max_tokens", 5000, {"data", "run", "report"}),
-        ("corpus", "documents", 10, {"corpus", "data", "run", "report"}),
+        ("tokens", "max_tokens", 5000, {"data", "run", "report", *STACKS}),
+        ("corpus", "documents", 10, {"corpus", "data", "run", "report", *STACKS}),
+        ("model", "rope_base", 500, {"run", "report", *STACKS}),
+        ("model", "norm_eps", 1e-6, {"run", "report"}),
+        ("model", "placement", "pre", {"run", "report"}),
+        ("probe", "corpus", {"source": "sample", "documents": 9}, {"report", *STACKS}),
+        ("probe", "window", 1, {"report", *STACKS}),
+        ("probe", "seeds", 3, {"report"}),
+        ("probe", "deescalations", [0, 1], {"increments", "report"}),
+        ("probe", "variance_scales", ["1.0"], {"increments", "approximations", "swiglu_moment", "report"}),
+        ("monte_carlo", "weight_draws", 9, {"approximations", "report"}),
+        (
+            "monte_carlo",
+            "seed",
+            1,
+            {"approximations", "swiglu_moment", "concentration", "collapsed_states", "report"},
+        ),
         ("training", "lr", "1e-3", set()),
     ],
 )
@@ -58,13 +77,38 @@ def test_local_files_are_inputs(raw: dict[str, Any], tmp_path: Any) -> None:
     raw["corpus"] = {"source": "shards", "files": [f"{tmp_path}/*.json.gz", "missing.json.gz"]}
     raw["tokens"] = {"tokenizer": {"kind": "file", "path": "my.model"}}
     made = plan(raw, "small.yaml")
-    assert not made.samples_corpus
-    assert made.local_text == [
+    (tokens_id,) = made.token_stores
+    assert made.corpora == {}
+    assert made.fetched(tokens_id) is None
+    assert made.local_text(tokens_id) == [
         f"{tmp_path}/a.json.gz",
         f"{tmp_path}/b.json.gz",
         "missing.json.gz",
         "my.model",
     ]
+
+
+def test_probes_may_read_another_text_than_the_runs(raw: dict[str, Any]) -> None:
+    raw["probe"] = {"corpus": {"source": "sample", "documents": 9}}
+    made = plan(raw, "small.yaml")
+    runs, probes = made.token_stores
+    assert (runs, probes) == (made.config.data.tokens_id, made.config.probe_data.tokens_id)
+    assert made.fetched(runs) != made.fetched(probes)
+
+
+def test_seeds_are_cut_into_jobs(raw: dict[str, Any]) -> None:
+    raw["probe"] = {"seeds": 5, "initializations": 2, "seeds_per_job": 2}
+    made = plan(raw, "small.yaml")
+    assert made.slices == {"increments": [(0, 2), (2, 4), (4, 5)], "attention": [(0, 2)]}
+    assert made.slice_manifests("increments")[2] == "results/small/probes/slices/increments-4-5.json"
+
+
+def test_scratch_folders_tell_spec_and_seeds(raw: dict[str, Any]) -> None:
+    made = plan(raw, "small.yaml")
+    first, other = made.job_scratch("increments", 0, "2"), made.job_scratch("increments", "0", 3)
+    assert first == made.job_scratch("increments", "0", 2) != other
+    raw["probe"] = {"window": 1}
+    assert plan(raw, "small.yaml").job_scratch("increments", 0, 2) != first
 
 
 def test_problems_carry_the_files_name(raw: dict[str, Any]) -> None:

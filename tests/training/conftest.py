@@ -5,16 +5,14 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from pydoc_data import topics
 from typing import Any
 
-import numpy as np
 import pytest
 
 from collapse.config.run import RunSpec
 from collapse.config.training import ExecutionConfig
 from collapse.corpus.frequencies import frequency_distribution
-from collapse.corpus.store import SplitManifest, SplitWriter, TokenManifest, TokenStore, write_manifest
+from collapse.corpus.store import TokenStore
 
 VOCAB = 256
 
@@ -83,29 +81,10 @@ class Lab:
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+def lab(byte_tokens: Path) -> Lab:
     """A token store of real English: Python's own documentation, a token a byte."""
-    folder = tmp_path_factory.mktemp("tokens")
-    documents = [text.encode("ascii", "ignore") for _, text in sorted(topics.topics.items())]
-    manifests: dict[str, SplitManifest] = {}
-    counts = np.zeros(VOCAB)
-    for split, texts in (("train", documents[2:]), ("validation", documents[:2])):
-        with SplitWriter(folder, split, "uint16") as writer:
-            for text in texts:
-                writer.append(np.frombuffer(text, np.uint8).astype(np.uint16), 1)
-                if split == "train":
-                    counts += np.bincount(np.frombuffer(text, np.uint8), minlength=VOCAB)
-            manifests[split] = writer.finish()
-    write_manifest(
-        folder,
-        TokenManifest(
-            spec=make_spec().data, corpus="Python's documentation topics", attributions=[], skipped_empty=0,
-            tokenizer_sha256="0" * 64, vocab_size=VOCAB, eos_id=0, dtype="uint16", train=manifests["train"],
-            validation=manifests["validation"], token_frequencies=[int(c) for c in counts],
-        ),
-    )  # fmt: skip
-    assert frequency_distribution(TokenStore.open(folder).train, VOCAB).sum() == pytest.approx(1)
-    return Lab(folder)
+    assert frequency_distribution(TokenStore.open(byte_tokens).train, VOCAB).sum() == pytest.approx(1)
+    return Lab(byte_tokens)
 
 
 @pytest.fixture(scope="session")

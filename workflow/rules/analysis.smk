@@ -21,3 +21,34 @@ rule summary:
     shell:
         "python -m collapse.analysis.summary --spec {params.spec:q} --runs {params.runs:q} --out {output.summary:q}"
         " 2>&1 | tee -i {log:q}"
+
+
+# Which statements of the paper hold: one row a claim.
+
+
+rule claims:
+    input:
+        increments="<results>/probes/increments.json",
+        attention="<results>/probes/attention.json",
+        approximations="<results>/probes/approximations.json",
+        collapsed_states="<results>/probes/collapsed_states.json",
+        swiglu_moment="<results>/theory/swiglu_moment.json",
+        concentration="<results>/theory/concentration.json",
+    output:
+        csv="<results>/claims.csv",
+        json="<results>/claims.json",
+    log:
+        "<logs>/claims.log",
+    benchmark:
+        "<benchmarks>/claims.tsv"
+    conda:
+        "../../environment.yml"
+    resources:
+        mem_mb=1000,
+    params:
+        code=PLAN.code("analysis.claims"),
+        data=lambda wildcards, input: [
+            f"--{name.replace('_', '-')}={Path(manifest).with_suffix('.zarr')}" for name, manifest in input.items()
+        ],
+    shell:
+        "python -m collapse.analysis.claims {params.data:q} --out {output.csv:q} 2>&1 | tee -i {log:q}"

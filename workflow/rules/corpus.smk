@@ -1,19 +1,20 @@
-# Text: the sample corpus where the config asks for it, the tokenizer, the token store.
+# Text: the sample corpus where the config asks for it, the tokenizer, the token store. The runs' text and the probes'
+# may differ; each has its id.
 
 
 rule fetch_corpus:
     output:
-        manifest="<corpus>/manifest.json",
+        manifest="<results>/corpus/{corpus_id}/manifest.json",
     log:
-        "<logs>/fetch_corpus.log",
+        "<logs>/corpus/{corpus_id}.log",
     benchmark:
-        "<benchmarks>/fetch_corpus.tsv"
+        "<benchmarks>/corpus/{corpus_id}.tsv"
     conda:
         "../../environment.yml"
     resources:
         mem_mb=1000,
     params:
-        spec=PLAN.corpus,
+        spec=lambda wildcards: PLAN.corpus(wildcards.corpus_id),
         code=PLAN.code("corpus.fetch"),
         out=subpath(output.manifest, parent=True),
     shell:
@@ -22,20 +23,20 @@ rule fetch_corpus:
 
 rule tokenizer:
     input:
-        corpus="<corpus>/manifest.json" if PLAN.samples_corpus else [],
-        text=PLAN.local_text,
+        corpus=lambda wildcards: PLAN.fetched(wildcards.tokens_id) or [],
+        text=lambda wildcards: PLAN.local_text(wildcards.tokens_id),
     output:
-        model="<tokens>/tokenizer.model",
+        model="<results>/tokens/{tokens_id}/tokenizer.model",
     log:
-        "<logs>/tokenizer.log",
+        "<logs>/tokenizer/{tokens_id}.log",
     benchmark:
-        "<benchmarks>/tokenizer.tsv"
+        "<benchmarks>/tokenizer/{tokens_id}.tsv"
     conda:
         "../../environment.yml"
     resources:
         mem_mb=2000,
     params:
-        spec=PLAN.data,
+        spec=lambda wildcards: PLAN.data(wildcards.tokens_id),
         code=PLAN.code("corpus.tokenizer"),
         corpus=lambda wildcards, input: (f"--corpus {Path(input.corpus).parent}" if input.corpus else ""),
     shell:
@@ -45,23 +46,23 @@ rule tokenizer:
 
 rule tokenize:
     input:
-        corpus="<corpus>/manifest.json" if PLAN.samples_corpus else [],
-        text=PLAN.local_text,
-        tokenizer="<tokens>/tokenizer.model",
+        corpus=lambda wildcards: PLAN.fetched(wildcards.tokens_id) or [],
+        text=lambda wildcards: PLAN.local_text(wildcards.tokens_id),
+        tokenizer="<results>/tokens/{tokens_id}/tokenizer.model",
     output:
-        train="<tokens>/train.bin",
-        validation="<tokens>/validation.bin",
-        manifest="<tokens>/manifest.json",
+        train="<results>/tokens/{tokens_id}/train.bin",
+        validation="<results>/tokens/{tokens_id}/validation.bin",
+        manifest="<results>/tokens/{tokens_id}/manifest.json",
     log:
-        "<logs>/tokenize.log",
+        "<logs>/tokenize/{tokens_id}.log",
     benchmark:
-        "<benchmarks>/tokenize.tsv"
+        "<benchmarks>/tokenize/{tokens_id}.tsv"
     conda:
         "../../environment.yml"
     resources:
         mem_mb=2000,
     params:
-        spec=PLAN.data,
+        spec=lambda wildcards: PLAN.data(wildcards.tokens_id),
         code=PLAN.code("corpus.tokenize"),
         corpus=lambda wildcards, input: (f"--corpus {Path(input.corpus).parent}" if input.corpus else ""),
         out=subpath(output.manifest, parent=True),

@@ -1,5 +1,39 @@
-# One rule a family of figures. A figure's inputs are the runs that it shows, and no others: a run that is added redraws
+# Figures of probes and theory share one rule: each is drawn from one dataset. Of the others, one rule a family. A figure's inputs are the runs that it shows, and no others: a run that is added redraws
 # the figures that show it.
+
+
+rule initialization_figure:
+    input:
+        data=lambda wildcards: PLAN.figure_data(wildcards.figure),
+    output:
+        png=report(
+            "<results>/figures/{figure}.png",
+            caption="../report/initialization.rst",
+            category="Initialization",
+            labels={"figure": "{figure}"},
+        ),
+        pdf="<results>/figures/{figure}.pdf",
+    log:
+        "<logs>/figures/{figure}.log",
+    benchmark:
+        "<benchmarks>/figures/{figure}.tsv"
+    wildcard_constraints:
+        figure="|".join(name for name, figure in PLAN.figures.items() if figure.data),
+    conda:
+        "../../environment.yml"
+    resources:
+        mem_mb=1000,
+    params:
+        style=PLAN.style,
+        family=lambda wildcards: PLAN.figures[wildcards.figure].family,
+        code=lambda wildcards: PLAN.code(f"figures.{PLAN.figures[wildcards.figure].family}"),
+        data=lambda wildcards, input: Path(input.data).with_suffix(".zarr"),
+        number=lambda wildcards: (
+            f"--number {number}" if (number := PLAN.figures[wildcards.figure].number) is not None else ""
+        ),
+    shell:
+        "python -m collapse.figures.{params.family} --style {params.style:q} --data {params.data:q} {params.number}"
+        " --out {output.png:q} 2>&1 | tee -i {log:q}"
 
 
 rule gradient_contribution:

@@ -4,6 +4,7 @@
 rule report:
     input:
         summary="<results>/summary.csv",
+        claims="<results>/claims.csv",
         figures=[f"<results>/figures/{figure}.png" for figure in PLAN.figures],
     output:
         html="<results>/report.html",
@@ -22,4 +23,4 @@ rule report:
         results=subpath(output.html, parent=True),
     shell:
         "python -m collapse.report --config {params.config:q} --results {params.results:q} --summary {input.summary:q}"
-        " --out {output.html:q} 2>&1 | tee -i {log:q}"
+        " --claims {input.claims:q} --out {output.html:q} 2>&1 | tee -i {log:q}"

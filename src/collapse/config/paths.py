@@ -26,6 +26,23 @@ class ResultPaths:
         """Folder of a training under way: checkpoints and metric history. Never a Snakemake output."""
         return self.root / "scratch" / key
 
+    def probe(self, name: str) -> Path:
+        """Dataset of a probe; its manifest is `name.json` beside it."""
+        return self.root / "probes" / f"{name}.zarr"
+
+    def probe_slice(self, name: str, first: int | str, last: int | str) -> Path:
+        """Dataset of a probe for seeds `first` to `last` - 1."""
+        return self.root / "probes" / "slices" / f"{name}-{first}-{last}.zarr"
+
+    def theory(self, name: str) -> Path:
+        """Dataset of the theory; its manifest is `name.json` beside it."""
+        return self.root / "theory" / f"{name}.zarr"
+
+    @property
+    def claims(self) -> Path:
+        """Table of claims; `claims.json` beside it holds the same."""
+        return self.root / "claims.csv"
+
     @property
     def figures(self) -> Path:
         """Folder of the figures."""

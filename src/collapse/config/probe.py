@@ -38,7 +38,7 @@ class ProbeConfig(Section):
     under Pre-Norm, whose residual stream starts with it."""
     placements: Annotated[list[PlacementName], *Distinct] = ["post", "pre"]
     """Placements of the norm that are compared."""
-    variance_scales: Annotated[list[PositiveReal], *Distinct] = [1.0, 2.0, 4.0]
+    variance_scales: Annotated[list[Annotated[PositiveReal, Field(le=3000)]], *Distinct] = [1.0, 2.0, 4.0]
     """Factors on the standard variance 1/(3 fan_in) of sublayer matrices."""
     variance_target: VarianceTarget = "all"
     """Which sublayer matrices the factor multiplies: `all`, or the attention's value and output matrices only."""
@@ -51,8 +51,8 @@ class ProbeConfig(Section):
     initializations: PositiveInt = 32
     """Initializations over which E[P] and the second moments are averaged (figures 8 and 9): seeds 0, 1, ..."""
     seeds_per_job: PositiveInt = 8
-    """Seeds that one job takes: fewer spread a probe over more machines. No part of any result's identity but that
-    standard errors of figures 8 and 9 come from leaving out one job's seeds at a time."""
+    """Seeds that one job takes: fewer spread a probe over more machines. The standard errors of figures 8 and 9 come
+    from leaving out one job's seeds at a time."""
 
 
 class MonteCarloConfig(Section):

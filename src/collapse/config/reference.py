@@ -27,7 +27,7 @@ minutes. `paper.yaml` is the paper's scale. Each is complete in itself and has i
   in. Change one of these and the runs concerned are trained under a new name; the old ones stay on disk until
   `collapse gc --remove`.
 - `execution` is no part of it: change it freely, and nothing is run again. `analysis` and `figures` redo what is read
-  from the runs, and train nothing.
+  from the runs, and train nothing. `probe` and `monte_carlo` measure again, at initialization, what they concern.
 - `schema.json` beside this page serves editors. With the YAML language server, put
   `# yaml-language-server: $schema=schema.json` in the first line of a config.
 
@@ -114,7 +114,7 @@ class _Page:
             if self.sections_of(node)
             else "Selects the kind."
         )
-        cells = (f"`{key.rpartition('.')[2]}`", self.kind(key, node), default, description)
+        cells = (f"`{key.rpartition('.')[2]}`", self.kind(key, node), default, " ".join(description.split()))
         return " ".join(["|", *(cell.replace("|", r"\|") + " |" for cell in cells)])
 
     def section(self, key: str, name: str, label: str = "") -> Iterator[str]:

@@ -88,9 +88,7 @@ class Config(Section):
         """Spec of the moments m(rho): one pre-activation variance a variance factor."""
         scales = self.probe.variance_scales if self.probe.variance_target == "all" else [1.0]
         variances = [scale / 3 for scale in scales]
-        return MomentSpec(
-            preact_variances=variances, seed=self.monte_carlo.seed, draws=self.monte_carlo.moment_draws
-        )
+        return MomentSpec(preact_variances=variances, seed=self.monte_carlo.seed, draws=self.monte_carlo.moment_draws)
 
     @property
     def concentration(self) -> ConcentrationSpec:

@@ -7,16 +7,28 @@ of canonical JSON: a value that changes place changes the string, a number spell
 from collections.abc import Mapping
 from functools import cached_property
 from glob import glob
+from pathlib import Path
 from typing import Any
 
-from collapse.config.corpus import ShardCorpus
+from collapse.config.corpus import CorpusConfig, ShardCorpus
 from collapse.config.fingerprint import fingerprint
 from collapse.config.gallery import Figure, figures
-from collapse.config.identity import canonical_json
+from collapse.config.identity import canonical_json, digest
 from collapse.config.paths import ResultPaths, results
+from collapse.config.probe import slices
 from collapse.config.root import Config, parse
-from collapse.config.run import RunSpec
+from collapse.config.run import DataSpec, RunSpec
 from collapse.config.tokens import FileTokenizer
+
+
+RESUMABLE = {
+    "increments": "probes.increments",
+    "attention": "probes.attention_sums",
+    "approximations": "probes.approximations",
+    "swiglu_moment": "theory.moment_sampling",
+    "concentration": "theory.concentration",
+}
+"""Datasets whose jobs go on from a scratch folder, and the stage that does them."""
 
 
 class Plan:
@@ -32,28 +44,93 @@ class Plan:
         """Where the results go."""
         return results(self.config.name)
 
-    @property
-    def samples_corpus(self) -> bool:
-        """Whether the corpus is one that the workflow fetches."""
-        return self.config.corpus.source == "sample"
+    @cached_property
+    def token_stores(self) -> dict[str, DataSpec]:
+        """Token stores by their ids: that of the runs and that of the probes."""
+        return {data.tokens_id: data for data in (self.config.data, self.config.probe_data)}
 
-    @property
-    def local_text(self) -> list[str]:
-        """The user's own files that the token store is made from; a pattern that matches nothing is kept as it is."""
-        corpus, tokenizer = self.config.corpus, self.config.tokens.tokenizer
+    @cached_property
+    def corpora(self) -> dict[str, CorpusConfig]:
+        """Corpora that the workflow fetches, by their ids."""
+        stores = self.token_stores.values()
+        return {data.corpus_id: data.corpus for data in stores if data.corpus.source == "sample"}
+
+    def fetched(self, tokens_id: str) -> str | None:
+        """Manifest of the corpus that a token store is made from; None where it is not fetched by the workflow."""
+        corpus_id = self.token_stores[tokens_id].corpus_id
+        return str(self.paths.corpus(corpus_id) / "manifest.json") if corpus_id in self.corpora else None
+
+    def local_text(self, tokens_id: str) -> list[str]:
+        """The user's own files that a token store is made from; a pattern that matches nothing is kept as it is."""
+        data = self.token_stores[tokens_id]
+        corpus, tokenizer = data.corpus, data.tokens.tokenizer
         patterns = corpus.files if isinstance(corpus, ShardCorpus) else []
         shards = [path for pattern in patterns for path in (sorted(glob(pattern)) or [pattern])]  # noqa: PTH207
         return shards + ([tokenizer.path] if isinstance(tokenizer, FileTokenizer) else [])
 
-    @cached_property
-    def corpus(self) -> str:
-        """What the corpus depends on."""
-        return canonical_json(self.config.corpus.canonical())
+    def corpus(self, corpus_id: str) -> str:
+        """What a corpus depends on."""
+        return canonical_json(self.corpora[corpus_id].canonical())
+
+    def data(self, tokens_id: str) -> str:
+        """What a token store depends on."""
+        return canonical_json(self.token_stores[tokens_id].canonical())
 
     @cached_property
-    def data(self) -> str:
-        """What the token store depends on."""
-        return canonical_json(self.config.data.canonical())
+    def probes(self) -> dict[str, str]:
+        """What each stage of probes and theory depends on, by the name of its dataset."""
+        config = self.config
+        specs = {
+            "increments": config.increments,
+            "attention": config.attention,
+            "approximations": config.approximations,
+            "collapsed_states": config.collapsed_states,
+            "swiglu_moment": config.moments,
+            "concentration": config.concentration,
+        }
+        return {name: canonical_json(spec.canonical()) for name, spec in specs.items()}
+
+    @cached_property
+    def slices(self) -> dict[str, list[tuple[int, int]]]:
+        """Half-open ranges of seeds, one a job, of the probes that are spread over jobs."""
+        probe = self.config.probe
+        counts = {"increments": probe.seeds, "attention": probe.initializations}
+        return {name: slices(count, probe.seeds_per_job) for name, count in counts.items()}
+
+    def slice_manifests(self, probe: str) -> list[str]:
+        """Manifests of a probe's slices."""
+        return [str(self.paths.probe_slice(probe, *seeds).with_suffix(".json")) for seeds in self.slices[probe]]
+
+    def memory_mb(self, probe: str) -> int:
+        """Memory that a job of a probe is foreseen to take, MB."""
+        config = self.config
+        seeds = min(config.probe.seeds_per_job, config.probe.initializations)
+        needed = {
+            "increments": config.increments.memory_bytes,
+            "attention": config.attention.memory_bytes(seeds),
+            "approximations": config.approximations.memory_bytes,
+        }
+        return 200 + needed[probe] // 1_000_000
+
+    def job_scratch(self, dataset: str, *seeds: int | str) -> str:
+        """Scratch folder of a job of probes or theory: the name tells its spec, its seeds and its code."""
+        key = digest([self.probes[dataset], *map(int, seeds)])
+        return str(self.paths.scratch(f"{dataset}-{key}-{self.code(RESUMABLE[dataset])}"))
+
+    @property
+    def scratch(self) -> set[str]:
+        """Names of the scratch folders of all jobs, trainings included."""
+        trainings = {f"{run_id}-{self.code('training')}" for run_id in self.runs}
+        jobs = {(dataset, *seeds) for dataset in RESUMABLE for seeds in self.slices.get(dataset, [()])}
+        return trainings | {Path(self.job_scratch(*job)).name for job in jobs}
+
+    @property
+    def datasets(self) -> set[Path]:
+        """Datasets of probes and theory, slices included, and their manifests."""
+        stores = {self.paths.theory(name) for name in ("swiglu_moment", "concentration")}
+        stores |= {self.paths.probe(name) for name in self.probes if self.paths.theory(name) not in stores}
+        stores |= {self.paths.probe_slice(name, *seeds) for name, cut in self.slices.items() for seeds in cut}
+        return {path.with_suffix(suffix) for path in stores for suffix in (".zarr", ".json")}
 
     @cached_property
     def analysis(self) -> str:
@@ -96,6 +173,16 @@ class Plan:
     def figure_inputs(self, name: str, option: str) -> list[str]:
         """Manifests of the runs that a figure takes with an option of its command; none where no run plays the part."""
         return self.manifests(self.figures[name].runs.get(option, ()))
+
+    def figure_data(self, name: str) -> str:
+        """Manifest of the dataset that a figure of probes or theory is drawn from."""
+        return str(self.paths.root / f"{self.figures[name].data}.json")
+
+    @property
+    def initialization(self) -> list[str]:
+        """Everything that needs no training: the figures of probes and theory, and the claims."""
+        drawn = [str(self.paths.figures / f"{name}.png") for name, figure in self.figures.items() if figure.data]
+        return [*drawn, str(self.paths.claims)]
 
     @staticmethod
     def code(stage: str) -> str:

@@ -1,7 +1,7 @@
 """What the probes' commands share: their options, and seeds done one by one, each kept as soon as it is measured."""
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -16,7 +16,7 @@ from collapse.probes.memory import require_memory
 from collapse.probes.network import read_window
 from collapse.progress import Progress
 from collapse.provenance import provenance
-from collapse.store.dataset import described, publish_dataset
+from collapse.store.dataset import described, publish_pieces
 from collapse.store.parts import Parts
 
 S = TypeVar("S", bound=StackSpec)
@@ -31,7 +31,9 @@ def options(name: str, about: str | None, seeds: bool = False) -> ArgumentParser
         parser.add_argument("--seeds", required=True, type=int, nargs=2, help="first seed, and the one after the last")
     parser.add_argument("--code", required=True, help="fingerprint of the probe's code")
     parser.add_argument("--scratch", required=True, type=Path, help="folder of finished parts of a job under way")
-    parser.add_argument("--out", required=True, type=Path, help="Zarr folder to write; its manifest is written beside it")
+    parser.add_argument(
+        "--out", required=True, type=Path, help="Zarr folder to write; its manifest is written beside it"
+    )
     return parser
 
 
@@ -67,9 +69,15 @@ class Job(Generic[S]):
 
     def publish(self, data: xr.Dataset, variables: dict[str, tuple[str, str, str]]) -> None:
         """Write the finished Dataset and its manifest, and forget the parts."""
+        self.publish_pieces([data], None, variables)
+
+    def publish_pieces(
+        self, pieces: Iterable[xr.Dataset], along: str | None, variables: dict[str, tuple[str, str, str]]
+    ) -> None:
+        """`publish` for Datasets that follow on each other along a dimension, one in memory at a time."""
         origin = provenance(self.code, device="cpu", threads=torch.get_num_threads())
         spec = self.spec.canonical() | ({"seeds": [self.seeds.start, self.seeds.stop]} if self.seeds else {})
-        publish_dataset(described(data, variables), self.out, spec, origin)
+        publish_pieces((described(piece, variables) for piece in pieces), along, self.out, spec, origin)
         Parts(self.scratch).clear()
 
 
@@ -100,4 +108,6 @@ def measure_seeds(
         data = parts.get(f"seed{seed}")
         found.append(parts.put(f"seed{seed}", measure(seed)) if data is None else data)
         progress.update(done + 1, (done + 1) / len(job.seeds))
-    job.publish(xr.concat(found, "seed", data_vars="minimal", coords="minimal", compat="override", join="exact"), variables)
+    job.publish(
+        xr.concat(found, "seed", data_vars="minimal", coords="minimal", compat="override", join="exact"), variables
+    )

@@ -102,7 +102,7 @@ class _Chunk:
 
     def __post_init__(self) -> None:
         self.post = PLACEMENTS[self.placement].x_is_normed
-        a = torch.tensor(self.deescalations)
+        a = torch.tensor(self.deescalations, dtype=torch.float64)
         self.a = a if bool(a.any()) else None
         self.x_stats = _statistics(self.normed if self.post else self.y)
 
@@ -183,9 +183,7 @@ def measure_seed(spec: IncrementsSpec, window: Tensor, seed: int, dtype: torch.d
         "position": 1 / _bin_means(1 / positions, edges),
     }
     dims = (*SETTING, *SITE)
-    data = xr.Dataset(
-        {k: ((*dims, "position") if k == "row_square" else dims, v) for k, v in found.items()}, coords
-    )
+    data = xr.Dataset({k: ((*dims, "position") if k == "row_square" else dims, v) for k, v in found.items()}, coords)
     return _with_predictions(data, spec, edges)
 
 
@@ -230,7 +228,9 @@ def _main() -> None:
     chosen: Any = options("increments", __doc__, seeds=True).parse_args()
     job = Job.of(chosen, IncrementsSpec)
     advice = "lower probe.deescalations, probe.variance_scales or model.sequence_length, or use a larger machine"
-    measure_seeds(job, job.spec.memory_bytes, advice, lambda seed: measure_seed(job.spec, job.window(), seed), VARIABLES)
+    measure_seeds(
+        job, job.spec.memory_bytes, advice, lambda seed: measure_seed(job.spec, job.window(), seed), VARIABLES
+    )
 
 
 if __name__ == "__main__":

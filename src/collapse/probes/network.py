@@ -63,7 +63,9 @@ class Network:
     @torch.no_grad()
     def draw_layer(self) -> Layer:
         """The next layer, at the standard variance."""
-        layer = Layer(self.config)
+        with torch.device("meta"):  # PyTorch's own initialization would take as long as a third of the draw
+            layer = Layer(self.config)
+        layer.to_empty(device="cpu")
         for branch in (layer.attention, layer.ffn):
             draw_matrices(branch.parameters(), self.generator)
         return layer.requires_grad_(False).to(self.dtype)
