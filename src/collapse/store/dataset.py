@@ -3,6 +3,7 @@
 import json
 import shutil
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,21 @@ def publish_dataset(data: xr.Dataset, path: Path, spec: Any, origin: dict[str, A
         spec: Everything that determined the values, as plain builtins; kept in the attributes and in the manifest.
         origin: Where they come from, see `collapse.provenance`; kept likewise.
     """
+    publish_pieces([data], None, path, spec, origin)
+
+
+def publish_pieces(
+    pieces: Iterable[xr.Dataset], along: str | None, path: Path, spec: Any, origin: dict[str, Any]
+) -> None:
+    """`publish_dataset` for what is too large to be in memory as one.
+
+    Args:
+        pieces: Datasets that follow on each other, written one by one.
+        along: Their common dimension; None where there is but one piece.
+        path: See `publish_dataset`.
+        spec: Likewise.
+        origin: Likewise.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     manifest, partial = manifest_of(path), path.with_name(f".{path.name}.partial")
     manifest.unlink(missing_ok=True)
@@ -53,11 +69,14 @@ def publish_dataset(data: xr.Dataset, path: Path, spec: Any, origin: dict[str, A
         if leftover.exists():
             shutil.rmtree(leftover)
     attrs = {"format": FORMAT, "spec": canonical_json(spec), "provenance": canonical_json(origin)}
-    # Zarr has no settled type for text of fixed length.
-    data = data.assign_coords({name: c.astype(object) for name, c in data.coords.items() if c.dtype.kind == "U"})
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Consolidated metadata is currently not part")
-        data.assign_attrs(data.attrs | attrs).to_zarr(partial, mode="w", consolidated=True, zarr_format=3)
+        for piece in pieces:
+            # Zarr has no settled type for text of fixed length.
+            texts = {name: c.astype(object) for name, c in piece.coords.items() if c.dtype.kind == "U"}
+            data = piece.assign_coords(texts).assign_attrs(piece.attrs | attrs)
+            how: dict[str, Any] = {"append_dim": along} if partial.exists() else {"mode": "w", "zarr_format": 3}
+            data.to_zarr(partial, consolidated=True, **how)
     partial.replace(path)
     content = {"format": FORMAT, "digest": tree_digest(path), "spec": spec, "provenance": origin}
     write_atomic(manifest, json.dumps(content, indent=2, sort_keys=True) + "\n")
@@ -69,19 +88,34 @@ def load_dataset(path: Path) -> xr.Dataset:
     Raises:
         CollapseError: where there is none, or it is unfinished or damaged.
     """
+    with open_dataset(path) as data:
+        try:
+            loaded: xr.Dataset = data.load()
+            return loaded
+        except Exception as error:  # zarr, its codecs and xarray each raise their own kinds on a damaged store
+            raise _damaged(path, "it cannot be read") from error
+
+
+def open_dataset(path: Path) -> xr.Dataset:
+    """A finished Dataset whose values are read as they are used, once its files agree with its manifest's digest.
+
+    Raises:
+        CollapseError: where there is none, or it is unfinished or damaged.
+    """
     try:
         recorded = json.loads(manifest_of(path).read_text(encoding="utf-8"))["digest"]
     except OSError:
-        raise CollapseError(f"{path}: missing or unfinished (it has no {manifest_of(path).name}); make it first") from None
+        raise CollapseError(
+            f"{path}: missing or unfinished (it has no {manifest_of(path).name}); make it first"
+        ) from None
     except (ValueError, KeyError, TypeError):
         raise _damaged(path, f"{manifest_of(path).name} is not a manifest") from None
     if not path.is_dir() or tree_digest(path) != recorded:
         raise _damaged(path, "its files differ from those that its manifest describes")
     try:
-        with xr.open_zarr(path, consolidated=True, chunks=None) as data:
-            loaded: xr.Dataset = data.load()
-            return loaded
-    except Exception as error:  # zarr, its codecs and xarray each raise their own kinds on a damaged store
+        opened: xr.Dataset = xr.open_zarr(path, consolidated=True, chunks=None)
+        return opened
+    except Exception as error:  # as above
         raise _damaged(path, "it cannot be read") from error
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import xarray as xr
 
 from collapse.errors import CollapseError
-from collapse.store.dataset import load_dataset, publish_dataset
+from collapse.store.dataset import load_dataset, manifest_of, publish_dataset
 
 
 class Parts:
@@ -34,8 +34,11 @@ class Parts:
         publish_dataset(data, self._path(name), None, {})
         return data
 
+    def drop(self, name: str) -> None:
+        """Forget a part that no start will need any more."""
+        manifest_of(self._path(name)).unlink(missing_ok=True)
+        shutil.rmtree(self._path(name), ignore_errors=True)
+
     def clear(self) -> None:
         """Forget all parts: the job's result is published."""
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
