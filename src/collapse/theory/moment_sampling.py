@@ -1,0 +1,119 @@
+"""m(rho) of Theorem 3.4 by quadrature and, independently, by Monte Carlo (figure 7).
+
+python -m collapse.theory.moment_sampling --spec MOMENTSPEC_JSON --code FINGERPRINT --scratch DIR
+    --out results/<name>/theory/swiglu_moment.zarr
+
+All points share their draws of a pair of standard normal variables, so their sampling errors are correlated over rho
+and over the variances: a curve may lie above the quadrature as a whole, within its standard errors.
+"""
+
+import numpy as np
+import xarray as xr
+
+from collapse.config.probe import MomentSpec
+from collapse.errors import CollapseError, run_stage
+from collapse.progress import Progress
+from collapse.store.parts import Parts
+from collapse.theory.command import simulation
+from collapse.theory.domain import Values
+from collapse.theory.ffn import swiglu_moment
+
+RHO = np.linspace(0, 1, 41)
+BLOCK = 8192
+"""Draws that share a random generator, and are held at once."""
+PART_BLOCKS = 16
+"""Blocks after which the sums are kept."""
+DIMS = ("preact_variance", "rho")
+VARIABLES = {
+    "moment": ("m(rho) = E[SiLU(u) SiLU(v)] by quadrature", "1", "Theorem 3.4"),
+    "moment_sampled": ("m(rho) by Monte Carlo: the mean over draws of (u, v)", "1", "Theorem 3.4"),
+    "moment_sampled_se": ("standard error of the Monte Carlo mean; errors are correlated over rho", "1", "Theorem 3.4"),
+    "preact_variance": ("variance of the pre-activations u and v, d sigma_W1^2", "1", "Theorem 3.4"),
+    "rho": ("correlation of u and v", "1", "Theorem 3.4"),
+}
+"""Name to (long name, units, source)."""
+
+
+def silu(x: Values) -> Values:
+    """SiLU(x) = x/(1 + exp(-x))."""
+    return np.asarray(x / 2 * (1 + np.tanh(x / 2)))
+
+
+def block_sums(variances: Values, seed: int, block: int, draws: int) -> Values:
+    """Sums of SiLU(u) SiLU(v) and of its square over one block's draws.
+
+    Args:
+        variances: (V,) variances of u and of v.
+        seed: Seed of all blocks.
+        block: Number of the block.
+        draws: How many of its `BLOCK` draws to take.
+
+    Returns:
+        (2, V, R) sums, R the number of points of `RHO`.
+    """
+    z = np.random.default_rng([seed, block]).standard_normal((2, BLOCK))[:, :draws]
+    partner = RHO[:, None] * z[0] + np.sqrt(1 - RHO**2)[:, None] * z[1]
+    sums = np.empty((2, len(variances), len(RHO)))
+    for index, sigma in enumerate(np.sqrt(variances)):
+        u, v = silu(sigma * z[0]), silu(sigma * partner)
+        sums[:, index] = v @ u, v**2 @ u**2
+    return sums
+
+
+def sample_moments(spec: MomentSpec, parts: Parts) -> tuple[Values, Values]:
+    """Monte Carlo means of SiLU(u) SiLU(v) and their standard errors, (V, R) each.
+
+    The sums so far are kept as parts; a job that was stopped goes on from the last one and ends with the same numbers.
+
+    Args:
+        spec: Variances, seed and number of draws.
+        parts: Where the job keeps what it has done.
+
+    Returns:
+        Means and standard errors; a single draw has NaN for its standard error.
+    """
+    variances = np.asarray(spec.preact_variances)
+    sums = np.zeros((2, len(variances), len(RHO)))
+    firsts = range(0, spec.draws, BLOCK)
+    progress = Progress("m(rho)", "draws")
+    for start in range(0, len(firsts), PART_BLOCKS):
+        blocks = range(start, min(start + PART_BLOCKS, len(firsts)))
+        kept = parts.get(f"block{blocks.stop}")
+        if kept is None:
+            for block in blocks:
+                sums += block_sums(variances, spec.seed, block, min(BLOCK, spec.draws - firsts[block]))
+            parts.put(f"block{blocks.stop}", xr.Dataset({"sums": (("power", *DIMS), sums)}))
+        else:
+            sums = kept["sums"].values
+        done = min(blocks.stop * BLOCK, spec.draws)
+        progress.update(done, done / spec.draws)
+    mean, mean_square = sums / spec.draws
+    with np.errstate(invalid="ignore"):
+        return mean, np.sqrt(np.maximum(mean_square - mean**2, 0) / np.float64(spec.draws - 1))
+
+
+def moments(spec: MomentSpec, parts: Parts) -> xr.Dataset:
+    """Variables of `VARIABLES`, dims (preact_variance, rho).
+
+    Raises:
+        CollapseError: where a variance is outside the quadrature's domain.
+    """
+    try:
+        moment = swiglu_moment(RHO, np.asarray(spec.preact_variances)[:, None])
+    except ValueError as error:
+        raise CollapseError(f"--spec: {error}") from None
+    sampled, sampled_se = sample_moments(spec, parts)
+    values = {"moment": moment, "moment_sampled": sampled, "moment_sampled_se": sampled_se}
+    return xr.Dataset(
+        {name: (DIMS, array) for name, array in values.items()},
+        {"preact_variance": spec.preact_variances, "rho": RHO},
+    )
+
+
+def _main() -> None:
+    job = simulation("moment_sampling", __doc__, MomentSpec)
+    job.publish(moments(job.spec, job.parts), VARIABLES)
+
+
+if __name__ == "__main__":
+    run_stage(_main)
