@@ -31,8 +31,9 @@ lint: $(READY) ## check style, types and the workflow
 	snakefmt --check Snakefile workflow
 	snakemake --lint
 
-bench: $(READY) ## measure what recording costs, and the speed against Hugging Face's Llama
-	python bench/run.py $(ARGS)
+bench: $(READY) ## measure what recording and probing cost, and the speed against Hugging Face's Llama
+	python bench/run.py
+	python bench/initialization.py
 
 clean: ## remove caches and the environment; results stay
 	rm -rf $(VENV) build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -90,7 +90,7 @@ def _spread(row_sq: Tensor) -> Tensor:
 
 
 @dataclass
-class _Chunk:
+class Walk:
     """Sequences that share their weights and their placement, on their way through the stack."""
 
     placement: PlacementName
@@ -128,7 +128,7 @@ class _Chunk:
         }
 
 
-def _chunks(spec: IncrementsSpec, inputs: dict[InputName, Tensor], network: Network) -> Iterator[_Chunk]:
+def _walks(spec: IncrementsSpec, inputs: dict[InputName, Tensor], network: Network) -> Iterator[Walk]:
     size = max(1, CHUNK_TOKENS // spec.model.sequence_length)
     for placement in spec.placements:
         for scale in spec.variance_scales:
@@ -136,7 +136,7 @@ def _chunks(spec: IncrementsSpec, inputs: dict[InputName, Tensor], network: Netw
             for first in range(0, len(todo), size):
                 names, values = zip(*todo[first : first + size], strict=True)
                 y, normed = network.normalize(torch.stack([inputs[name] for name in names]), None)
-                yield _Chunk(placement, scale, list(names), list(values), y, normed)
+                yield Walk(placement, scale, list(names), list(values), y, normed)
 
 
 @torch.no_grad()
@@ -159,7 +159,7 @@ def measure_seed(spec: IncrementsSpec, window: Tensor, seed: int, dtype: torch.d
     axes = (spec.inputs, spec.placements, spec.variance_scales, spec.deescalations, [seed])
     shape = (*map(len, axes), spec.model.layers, len(SUBLAYERS))
     found: dict[str, Array] = {}
-    chunks = list(_chunks(spec, inputs, network))
+    chunks = list(_walks(spec, inputs, network))
     for index, layer in enumerate(network.layers(spec.variance_scales, spec.variance_target)):
         for sublayer, name in enumerate(SUBLAYERS):
             for chunk in chunks:
