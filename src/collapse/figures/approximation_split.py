@@ -1,0 +1,72 @@
+"""Which of the three approximations makes the closed form of attention's increment differ from what is measured."""
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from collapse.config.figures import FiguresConfig
+from collapse.figures.command import one_dataset
+from collapse.figures.labels import PLACEMENTS
+from collapse.figures.stack import grid, key, layer_axis, say_if_empty, stack_label, times
+from collapse.figures.style import BLUE, FULL, GREEN, INK, VERMILION, headline, panel_letters
+from collapse.store.dataset import spec_of
+
+ABOUT = "Approximations behind the attention increment"
+GAPS = {
+    "gap_prefix": ("prefix average", BLUE, "o"),
+    "gap_ratio": ("ratio of expectations", GREEN, "s"),
+    "gap_equal": ("equal correlation", VERMILION, "^"),
+}
+"""Name to (what is approximated, colour, marker)."""
+
+
+def draw(data: xr.Dataset, style: FiguresConfig) -> Figure:
+    """Rows: placements. Columns: variance factors. Each gap by layer, and their sum, measured - formula."""
+    placements, scales = list(data["placement"].values), list(data["variance_scale"].values)
+    figure = Figure(figsize=(FULL, 1.1 + 1.8 * len(placements)), layout="constrained")
+    axes = grid(figure, len(placements), len(scales), sharex=True)
+    for row, placement in enumerate(placements):
+        for column, scale in enumerate(scales):
+            ax = axes[row, column]
+            _gaps(ax, data.sel(placement=placement, variance_scale=scale))
+            layer_axis(ax, data["layer"].values, "layer" if row == len(placements) - 1 else None)
+            say_if_empty(ax)
+            ax.axhline(0, color=INK, linewidth=0.6, zorder=1)
+        axes[row, 0].set_ylabel("gap in token similarity")
+    panel_letters(list(axes.flat), [f"{PLACEMENTS[p]}, variance {times(s)}" for p in placements for s in scales])
+    handles = [key(label, color=colour, marker=marker, markersize=3.5) for label, colour, marker in GAPS.values()]
+    figure.legend(handles=[*handles, key("sum: measured − formula", linewidth=2.2, alpha=0.45)], ncols=4,
+                  loc="outside lower center")  # fmt: skip
+    networks = data.sizes["seed"]
+    draws = f"± 2 s.e. over {spec_of(data)['weight_draws']} draws of the weights"
+    headline(figure, f"Text; {stack_label(data)}; {networks} network{'s' if networks > 1 else ''}, {draws}")
+    return figure
+
+
+def _gaps(ax: Axes, data: xr.Dataset) -> None:
+    """The gaps of one setting, and in the corner the largest one's share of all, by mean size over the layers."""
+    layers, networks = data["layer"].values, data.sizes["seed"]
+    total = (data["increment_true"] - data["increment_formula"]).mean("seed").values
+    ax.plot(layers, total, color=INK, linewidth=2.2, alpha=0.45, marker="o" if len(layers) == 1 else None, zorder=1.5)
+    sizes = {}
+    for name, (label, colour, marker) in GAPS.items():
+        mean = data[name].mean("seed").values
+        look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 3}
+        if f"{name}_se" in data:
+            error = np.sqrt((data[f"{name}_se"].values ** 2).sum(data[name].get_axis_num("seed"))) / networks
+            ax.errorbar(layers, mean, 2 * error, elinewidth=0.8, capsize=1.5, **look)
+        else:
+            ax.plot(layers, mean, **look)
+        sizes[label] = float(np.abs(mean).mean())
+    if (whole := sum(sizes.values())) > 0:
+        largest = max(sizes, key=lambda label: sizes[label])
+        ax.text(0.98, 0.97, f"{largest}: {100 * sizes[largest] / whole:.0f} %", ha="right", va="top",
+                fontsize="small", transform=ax.transAxes)  # fmt: skip
+        ax.margins(y=0.18)
+
+
+if __name__ == "__main__":
+    one_dataset("approximation_split", ABOUT, draw)

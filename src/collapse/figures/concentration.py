@@ -1,0 +1,91 @@
+"""How xi_1 and xi_2 concentrate as the width grows, and the shape of the bounds (Lemmas C.11 and C.12)."""
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
+
+from collapse.config.figures import FiguresConfig
+from collapse.figures.command import one_dataset
+from collapse.figures.stack import DASHED, SUBLAYERS, key, say_if_empty
+from collapse.figures.style import BLUE, FULL, INK, VERMILION, panel_letters
+from collapse.store.dataset import spec_of
+from collapse.theory.concentration import ENOUGH
+
+ABOUT = "Concentration of xi_1 and xi_2 as the width grows"
+COLOURS = {"attention": BLUE, "ffn": VERMILION}
+MARKERS = {"xi_1": "o", "xi_2": "s"}
+SYMBOLS = {"xi_1": r"$\xi_1$", "xi_2": r"$\xi_2$"}
+
+
+def draw(data: xr.Dataset, style: FiguresConfig) -> Figure:
+    """(a) Standard deviation over draws against the width, (b) tail probability against the bound's exponent."""
+    draws = spec_of(data)["draws"]
+    figure = Figure(figsize=(FULL, 2.9), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    curves = [(branch, quantity) for branch in SUBLAYERS for quantity in MARKERS]
+    for branch, quantity in curves:
+        one = data.sel(branch=branch, quantity=quantity)
+        look: dict[str, Any] = {
+            "color": COLOURS[branch],
+            "marker": MARKERS[quantity],
+            "markersize": 3.5,
+            "markeredgewidth": 0,
+        }
+        left.plot(data["width"].values, one["deviation_expected"].values, color=COLOURS[branch])
+        left.plot(data["width"].values, one["deviation"].values, linestyle="none", **look)
+        for width in data["width"].values:
+            at = one.sel(width=width)
+            rate, tail = at["rate"].values, at["tail"].where(at["tail"] > 0).values
+            enough = tail * draws >= ENOUGH
+            right.plot(rate[enough], tail[enough], linewidth=0.5, alpha=0.7, **look)
+            right.plot(rate[~enough], tail[~enough], linestyle="none", alpha=0.2, **look)
+    _width_axis(left, data)
+    _bound(right, data)
+    panel_letters((left, right), (f"spread over {draws} draws of the weights", "tail probability"))
+    for ax in (left, right):
+        say_if_empty(ax)
+    names = [key(f"{SUBLAYERS[branch]}, {SYMBOLS[quantity]}", color=COLOURS[branch], marker=MARKERS[quantity],
+                 markersize=4) for branch, quantity in curves]  # fmt: skip
+    figure.legend(handles=names, loc="outside right center")
+    return figure
+
+
+def _width_axis(ax: Axes, data: xr.Dataset) -> None:
+    """Logarithmic axes, and a guide of slope -1/2 above the curves."""
+    widths, deviation = data["width"].values.astype(float), data["deviation"].values
+    ax.set(xscale="log", yscale="log", xlabel="width $d$", ylabel=r"standard deviation of $\xi$")
+    ax.set_xticks(widths, [f"{width:g}" for width in widths])
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    if np.isfinite(deviation).any() and len(widths) > 1:
+        top = 1.3 * np.nanmax(deviation * np.sqrt(widths))
+        ax.plot(widths, top / np.sqrt(widths), color=INK, linestyle=DASHED, linewidth=0.8, label=r"slope $-1/2$")
+        ax.legend(fontsize="small", loc="lower left")
+
+
+def _bound(ax: Axes, data: xr.Dataset) -> None:
+    """The bound's shape with the largest constant that every curve allows."""
+    ax.set(yscale="log", xlabel=r"rate, min{…} of the bound at $\varepsilon$",
+           ylabel=r"share of draws, $|\xi - \mathrm{E}\,\xi| \geq \varepsilon$")  # fmt: skip
+    exponents, rates = data["exponent"].values, data["rate"].values
+    allowed = exponents[np.isfinite(exponents)]
+    if allowed.size:
+        rate = np.linspace(0, np.nanmax(rates), 100)
+        bound = np.minimum(4 * np.exp(-allowed.min() * rate), 1)
+        seen = data["tail"].values[data["tail"].values > 0]
+        bound[bound < seen.min() / 2] = np.nan
+        ax.plot(
+            rate,
+            bound,
+            color=INK,
+            linestyle=DASHED,
+            label=rf"$4\,e^{{-c\,\mathrm{{rate}}}}$, $c$ = {allowed.min():.2g}",
+        )
+        ax.legend(fontsize="small", loc="upper right")
+
+
+if __name__ == "__main__":
+    one_dataset("concentration", ABOUT, draw)
