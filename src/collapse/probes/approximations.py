@@ -6,7 +6,8 @@ python -m collapse.probes.approximations --spec APPROXIMATIONSSPEC_JSON --tokens
 The theorem follows from the network in three steps, and each may change the increment: C_n takes the place of every
 head's P (Assumption C.2); the expectation over W_V and W_O of a ratio becomes a ratio of expectations (Assumption C.1,
 part 4); R_eq(t) takes the place of the Gram matrix of what the branch reads (part 3). Here each is taken alone, at
-layers of the network whose weights are those of the increments' seeds, with W_V and W_O drawn anew many times.
+layers of networks whose seeds are the first of the increments', with W_V and W_O of the layer drawn anew many times.
+Under Pre-Norm the branch reads RMS(X), so the third step is also where the theorem's t, that of X, stands for RMS(X)'s.
 
 Y = X + branch splits into its mean row, repeated (Pi Y, "along" the ones vector), and the centred rows ("across").
 tsim(Y) - tsim(X) is written in how far the squared norms of the two parts change, so that nothing large cancels:
@@ -32,6 +33,7 @@ from collapse.probes.network import Network, attention_branch, attention_weights
 from collapse.progress import Progress
 from collapse.store.parts import Parts
 from collapse.theory.attention import attention_increment
+from collapse.theory.domain import Values
 
 DIMS = ("placement", "variance_scale", "seed", "layer")
 _SOURCE = "Theorem 3.2"
@@ -73,7 +75,7 @@ class Site(NamedTuple):
 
 
 class SquaredNorms(NamedTuple):
-    """Of the mean row, repeated n times, and of the centred rows; or changes of them. A number, or one a draw."""
+    """Of the mean row, repeated n times, and of the centred rows; or changes of them. Numbers or arrays."""
 
     along: Any
     across: Any
@@ -132,10 +134,12 @@ def squared_norms(rows: Tensor) -> SquaredNorms:
     return SquaredNorms(float(squares[-1]), float(squares[:-1].sum()))
 
 
-def change(x: Tensor, branch: Tensor) -> SquaredNorms:
-    """By how much the squared norms of X + branch exceed those of X; both split, (n + 1, d)."""
-    rows = torch.linalg.vecdot(branch, branch).double() + 2 * torch.linalg.vecdot(x, branch).double()
-    return SquaredNorms(float(rows[-1]), float(rows[:-1].sum()))
+def changes(x: Tensor, branch: Tensor) -> SquaredNorms:
+    """By how much the squared norms of X + branch and of X - branch exceed those of X; all split, (n + 1, d)."""
+    squares = torch.linalg.vecdot(branch, branch).double()
+    products = 2 * torch.linalg.vecdot(x, branch).double()
+    rows = torch.stack([squares + products, squares - products])
+    return SquaredNorms(rows[:, -1].numpy(), rows[:, :-1].sum(-1).numpy())
 
 
 def increment(start: SquaredNorms, by: SquaredNorms) -> Any:
@@ -146,8 +150,12 @@ def increment(start: SquaredNorms, by: SquaredNorms) -> Any:
 
 def draw_increments(
     start: Tensor, weighted: Tensor, prefix: Tensor, draws: int, scale: float, rng: np.random.Generator
-) -> tuple[Any, Any]:
+) -> tuple[Values, Values]:
     """Increments for draws of (W_V, W_O) with variance scale/(3 d): with the softmax P and with C_n, (draws,) each.
+
+    A draw's increment is the mean of two, for (W_V, W_O) and the equally likely (-W_V, W_O). That costs nothing and is
+    unbiased, and the inner products of X with the branch, most of the noise and 0 in expectation, cancel but for second
+    order.
 
     Args:
         start: X, split, (n + 1, d).
@@ -160,16 +168,14 @@ def draw_increments(
     heads, _, width = weighted.shape
     norms = squared_norms(start)
     start = start.to(weighted.dtype)
-    changes = np.empty((2, draws, 2))
+    found = np.empty((2, draws))
     for draw in range(draws):
         matrices = torch.from_numpy(rng.standard_normal((2, width, width), np.float32)).to(weighted.dtype)
         values, output = matrices.mul_((scale / (3 * width)) ** 0.5)
         mixed = torch.bmm(weighted, values.view(width, heads, -1).transpose(0, 1))
-        changes[0, draw] = change(start, mixed.transpose(0, 1).flatten(1) @ output)
-        changes[1, draw] = change(start, prefix @ (values @ output))
-    along, across = np.moveaxis(changes, -1, 0)
-    true, prefixed = increment(norms, SquaredNorms(along, across))
-    return true, prefixed
+        branches = mixed.transpose(0, 1).flatten(1) @ output, prefix @ (values @ output)
+        found[:, draw] = [increment(norms, changes(start, branch)).mean() for branch in branches]
+    return found[0], found[1]
 
 
 def measure_site(site: Site, table: Tensor, scale: float, draws: int, rng: np.random.Generator) -> dict[str, float]:
@@ -195,7 +201,7 @@ def measure_site(site: Site, table: Tensor, scale: float, draws: int, rng: np.ra
     ratio = float(increment(norms, SquaredNorms(strength * branch.along, strength * branch.across)))
     formula = float(attention_increment(strength / mean_square, t, n))
 
-    def error(values: Any) -> float:
+    def error(values: Values) -> float:
         return float(values.std(ddof=1) / draws**0.5)
 
     return {

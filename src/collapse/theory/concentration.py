@@ -76,11 +76,17 @@ class Update(NamedTuple):
 
 
 def equal_correlation_rows(width: int, rng: np.random.Generator) -> Values:
-    """X (n, d), rows of squared norm d: Gaussian rows with the correlation rho(t) of `SIMILARITY`, then normalized."""
+    """X (n, d), rows of squared norm d: a common part, and parts of their own in random directions orthogonal to it.
+
+    The shares are those of the correlation rho(t) of `SIMILARITY`; from two rows' own parts correlations deviate from
+    it by about (1 - rho)/sqrt(d).
+    """
     rho = token_correlation(SIMILARITY, SEQUENCE_LENGTH)
     common, own = rng.standard_normal(width), rng.standard_normal((SEQUENCE_LENGTH, width))
-    rows = np.sqrt(rho) * common + np.sqrt(1 - rho) * own
-    return np.asarray(rows * np.sqrt(width / (rows**2).sum(1, keepdims=True)))
+    common /= np.linalg.norm(common)
+    own -= np.outer(own @ common, common)
+    own /= np.linalg.norm(own, axis=1, keepdims=True)
+    return np.asarray(width**0.5 * (np.sqrt(rho) * common + np.sqrt(1 - rho) * own))
 
 
 def update(branch: str, width: int, seed: int) -> Update:

@@ -88,8 +88,9 @@ def sample_moments(spec: MomentSpec, parts: Parts) -> tuple[Values, Values]:
         done = min(blocks.stop * BLOCK, spec.draws)
         progress.update(done, done / spec.draws)
     mean, mean_square = sums / spec.draws
-    with np.errstate(invalid="ignore"):
-        return mean, np.sqrt(np.maximum(mean_square - mean**2, 0) / np.float64(spec.draws - 1))
+    if spec.draws == 1:
+        return mean, np.full_like(mean, np.nan)
+    return mean, np.sqrt(np.maximum(mean_square - mean**2, 0) / (spec.draws - 1))
 
 
 def moments(spec: MomentSpec, parts: Parts) -> xr.Dataset:
