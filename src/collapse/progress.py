@@ -25,7 +25,8 @@ class Progress:
             return
         self._last = now
         elapsed = now - self._start
-        line = f"{self.activity}: {done:,} {self.unit}, {done / elapsed:,.0f}/s"
+        rate = done / elapsed
+        line = f"{self.activity}: {done:,} {self.unit}, " + (f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.2g}/s")
         if fraction:
             line += f", {fraction:.0%}, about {elapsed * (1 - fraction) / fraction:,.0f} s left"
         print(line, file=sys.stderr, flush=True)

@@ -132,10 +132,10 @@ class AttentionSpec(StackSpec):
     """What the averages of attention matrices depend on, seeds apart."""
 
     def memory_bytes(self, seeds: int) -> int:
-        """About the memory that the probe needs: one layer's sums and one initialization's attention matrices."""
+        """About the memory that the probe needs: one layer's sums, some rows of one initialization's attention."""
         n, heads = self.model.sequence_length, self.model.heads
         work = self.model.sequence_length * (8 * self.model.width + 4 * self.model.ffn_width)
-        squares = (3 + 3 * heads) * n * n + heads * self._state
+        squares = (5 * n + 3 * heads * BLOCK_ROWS) * n + heads * self._state
         return BASE_BYTES + 4 * (squares + 2 * seeds * self._state + 2 * self._matrices + self._embedding + work)
 
 
@@ -186,6 +186,9 @@ BASE_BYTES = 400_000_000
 """Of a process that has imported torch."""
 CHUNK_TOKENS = 8192
 """Tokens that a probe sends through a layer at once, at most, unless a single sequence is longer."""
+
+BLOCK_ROWS = 256
+"""Rows of a causal attention matrix that are computed at once where no matrix is held whole."""
 
 
 def stack_of(model: ModelConfig) -> ModelConfig:

@@ -1,0 +1,166 @@
+"""Mean attention matrices against prefix averaging, and the proxy of their second moments (figures 8 and 9).
+
+python -m collapse.probes.attention --slices ZARR... --code FINGERPRINT --out results/<name>/probes/attention.zarr
+
+The slices are those of `attention_sums`. Expectations are over all initializations and heads.
+"""
+
+import json
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from collapse.config.model import ModelConfig
+from collapse.errors import CollapseError, run_stage
+from collapse.probes.combine import joint_spec
+from collapse.probes.jackknife import jackknife_error
+from collapse.probes.memory import require_memory
+from collapse.probes.triangle import congruence, symmetric_sum, unpack, unpack_symmetric
+from collapse.progress import Progress
+from collapse.provenance import provenance
+from collapse.store.dataset import described, open_dataset, publish_dataset, spec_of
+from collapse.theory.attention import harmonic_number
+
+Array = NDArray[np.float64]
+
+_PREFIX = "||E[P] - C_n||_F/||C_n||_F"
+_ATTN = "delta_attn, relative error of E[P] E[X_1 X_1^T] E[P]^T for E[P X_1 X_1^T P^T] in Frobenius norm"
+_PROJ = "delta_proj, the same of both projected on the mean row"
+_SE = "standard error by the jackknife over blocks, of "
+_WITHOUT = "without the block's seeds, "
+VARIABLES = {
+    "prefix_error": (_PREFIX, "1", "Figure 9"),
+    "prefix_error_se": (_SE + _PREFIX, "1", "Figure 9"),
+    "prefix_error_without": (_WITHOUT + _PREFIX, "1", "Figure 9"),
+    "prefix_error_seed": (f"{_PREFIX}, E over the heads of one initialization", "1", "Figure 9"),
+    "prefix_bias": (f"{_PREFIX} that infinitely many initializations would leave", "1", "Figure 9"),
+    "delta_attn": (_ATTN, "1", "Figure 8"),
+    "delta_attn_se": (_SE + _ATTN, "1", "Figure 8"),
+    "delta_attn_without": (_WITHOUT + _ATTN, "1", "Figure 8"),
+    "delta_proj": (_PROJ, "1", "Figure 8"),
+    "delta_proj_se": (_SE + _PROJ, "1", "Figure 8"),
+    "delta_proj_without": (_WITHOUT + _PROJ, "1", "Figure 8"),
+    "block_seeds": ("number of seeds of the block", "", "Appendix F"),
+    "layer": ("layer, 1-based", "", "Section 2"),
+    "seed": ("seed of the initialization", "", "Section 4.1"),
+    "block": ("first seed of a block of seeds that were summed together", "", "Appendix F"),
+}
+"""Name to (long name, units, source)."""
+ERRORS = ("prefix_error", "delta_attn", "delta_proj")
+
+
+class Sums(NamedTuple):
+    """Sums over initializations (and heads) in one layer: packed lower triangles."""
+
+    p: Array
+    pxxp: Array
+    xx: Array
+    seeds: int
+
+    @staticmethod
+    def read(data: xr.Dataset, layer: int) -> "Sums":
+        """Those of a slice; `layer` counts from 0."""
+        at = data.isel(layer=layer)
+        p, pxxp, xx = (at[name].values.astype(np.float64) for name in ("sum_p", "sum_pxxp", "sum_xx"))
+        return Sums(p, pxxp, xx, data.sizes["seed"])
+
+    def minus(self, block: "Sums") -> "Sums":
+        """The sums over the seeds that are not in a block of these."""
+        return Sums(self.p - block.p, self.pxxp - block.pxxp, self.xx - block.xx, self.seeds - block.seeds)
+
+
+def measure(sums: Sums, model: ModelConfig) -> tuple[float, float, float]:
+    """Prefix error, delta_attn and delta_proj of the means over some initializations."""
+    n, count = model.sequence_length, sums.seeds * model.heads
+    positions = np.arange(1, n + 1)
+    mean_p, exact = sums.p / count, sums.pxxp / count
+    prefix = mean_p - np.repeat(1 / positions, positions)
+    difference = exact - congruence(unpack(mean_p, n), unpack_symmetric(sums.xx / sums.seeds, n))
+    attn = np.sqrt(symmetric_sum(difference**2, n) / symmetric_sum(exact**2, n))
+    # The projection of a matrix M on both sides is 1^T M 1/n^2 in every entry.
+    proj = abs(symmetric_sum(difference, n) / symmetric_sum(exact, n))
+    return float(np.sqrt((prefix @ prefix) / harmonic_number(n))), float(attn), proj
+
+
+def prefix_bias(error: Array, error_seed: Array) -> Array:
+    """Prefix error in the limit of infinitely many initializations, (layers,).
+
+    A mean over N of them has the squared error b^2 + v/N in expectation, one alone b^2 + v: solved for b, which is 0
+    where chance has the difference below it.
+
+    Args:
+        error: Of the mean over all, (layers,).
+        error_seed: Of every single one, (N, layers).
+
+    Returns:
+        NaN for N = 1.
+    """
+    count = len(error_seed)
+    if count == 1:
+        return np.full(error.shape, np.nan)
+    bias_sq: Array = (count * error**2 - (error_seed**2).mean(0)) / (count - 1)
+    return np.sqrt(np.maximum(0, bias_sq))
+
+
+def reduce_slices(slices: Sequence[xr.Dataset], model: ModelConfig) -> xr.Dataset:
+    """From slices by ascending seeds to the variables of `VARIABLES`; reads and holds one layer at a time."""
+    layers, blocks = model.layers, len(slices)
+    whole, without = np.empty((layers, len(ERRORS))), np.full((blocks, layers, len(ERRORS)), np.nan)
+    progress = Progress("attention", "layers")
+    for layer in range(layers):
+        total = Sums.read(slices[0], layer)
+        for data in slices[1:]:
+            part = Sums.read(data, layer)
+            total = Sums(total.p + part.p, total.pxxp + part.pxxp, total.xx + part.xx, total.seeds + part.seeds)
+        whole[layer] = measure(total, model)
+        for block, data in enumerate(slices if blocks > 1 else []):
+            without[block, layer] = measure(total.minus(Sums.read(data, layer)), model)
+        progress.update(layer + 1, (layer + 1) / layers)
+    sizes = [data.sizes["seed"] for data in slices]
+    error_se = jackknife_error(whole, without, sizes)
+    error_seed = np.concatenate([data["prefix_error_seed"].values for data in slices], axis=1).T
+    variables: dict[str, tuple[tuple[str, ...], Array | list[int]]] = {
+        "prefix_error_seed": (("seed", "layer"), error_seed),
+        "prefix_bias": (("layer",), prefix_bias(whole[:, 0], error_seed)),
+        "block_seeds": (("block",), sizes),
+    }
+    for index, name in enumerate(ERRORS):
+        variables[name] = ("layer",), whole[:, index]
+        variables[f"{name}_se"] = ("layer",), error_se[:, index]
+        variables[f"{name}_without"] = ("block", "layer"), without[..., index]
+    coords = {
+        "layer": slices[0]["layer"].values,
+        "seed": np.concatenate([data["seed"].values for data in slices]),
+        "block": [int(data["seed"][0]) for data in slices],
+    }
+    return xr.Dataset(variables, coords)
+
+
+def _main() -> None:
+    parser = ArgumentParser(prog="python -m collapse.probes.attention", description=__doc__)
+    parser.add_argument("--slices", required=True, nargs="+", type=Path, help="Zarr folders of all slices of seeds")
+    parser.add_argument("--code", required=True, help="fingerprint of this stage's code")
+    parser.add_argument(
+        "--out", required=True, type=Path, help="Zarr folder to write; its manifest is written beside it"
+    )
+    options = parser.parse_args()
+    slices = [open_dataset(path) for path in options.slices]
+    for path, data in zip(options.slices, slices, strict=True):
+        if "sum_pxxp" not in data:
+            raise CollapseError(f"{path}: no slice of attention sums; give what collapse.probes.attention_sums wrote")
+    slices.sort(key=lambda data: spec_of(data)["seeds"])
+    spec = joint_spec(slices)
+    model = ModelConfig.model_validate(spec["model"])
+    needed = 200_000_000 + 8 * 8 * model.sequence_length**2
+    require_memory(needed, "lower model.sequence_length, or use a larger machine")
+    origin = provenance(options.code, slices=[json.loads(data.attrs["provenance"]) for data in slices])
+    publish_dataset(described(reduce_slices(slices, model), VARIABLES), options.out, spec, origin)
+
+
+if __name__ == "__main__":
+    run_stage(_main)

@@ -1,0 +1,55 @@
+"""Lower triangles of square matrices: all that there is of causal matrices, and all that is needed of symmetric ones.
+
+A packed triangle holds its n (n + 1)/2 entries row after row.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collapse.config.probe import BLOCK_ROWS
+
+Array = NDArray[np.float64]
+
+
+def row_blocks(n: int) -> Iterator[slice]:
+    """Blocks of rows, first to last; no row of a block reaches beyond column `rows.stop`."""
+    for first in range(0, n, BLOCK_ROWS):
+        yield slice(first, min(first + BLOCK_ROWS, n))
+
+
+def pack(matrix: NDArray[Any]) -> NDArray[Any]:
+    """The lower triangle of (n, n), packed; of the matrix's type."""
+    packed: NDArray[Any] = matrix[np.tri(len(matrix), dtype=bool)]
+    return packed
+
+
+def unpack(packed: NDArray[Any], n: int) -> Array:
+    """The lower triangular matrix, (n, n)."""
+    matrix = np.zeros((n, n))
+    matrix[np.tri(n, dtype=bool)] = packed
+    return matrix
+
+
+def unpack_symmetric(packed: NDArray[Any], n: int) -> Array:
+    """The symmetric matrix, (n, n)."""
+    lower = unpack(packed, n)
+    return lower + np.tril(lower, -1).T
+
+
+def symmetric_sum(packed: Array, n: int) -> float:
+    """Sum of all entries of the symmetric matrix."""
+    diagonal = packed[np.cumsum(np.arange(1, n + 1)) - 1]
+    return float(2 * packed.sum() - diagonal.sum())
+
+
+def congruence(p: Array, gram: Array) -> Array:
+    """P G P^T for lower triangular P and symmetric G, (n, n) each: packed, in a third of two products' operations."""
+    n = len(p)
+    product = np.empty((n, n))
+    for rows in row_blocks(n):
+        past = slice(rows.stop)
+        product[rows, past] = p[rows, past] @ gram[past, past] @ p[past, past].T
+    return pack(product)
