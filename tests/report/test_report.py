@@ -16,7 +16,10 @@ from collapse.config.gallery import figures
 from collapse.config.root import Config, parse
 from collapse.errors import CollapseError
 from collapse.figures.captions import in_paper, shown
+from collapse.report.claims import read_claims
+from collapse.report.origins import origins
 from collapse.report.page import findings, render
+from collapse.store.dataset import publish_dataset
 
 Make = Callable[..., xr.Dataset]
 Publish = Callable[[xr.Dataset, Path], Path]
@@ -34,6 +37,13 @@ RAW: dict[str, Any] = {
     "grid": {"extra": [{"lr": 1e-3}, {"lr": 1e-2}, {"lr": 1e-2, "placement": "pre"}]},
 }
 
+CLAIMS = """id,statement,source,figure,quantity,value,threshold,verdict,evidence
+3.2,"Attention adds, in <i>every</i> layer",Theorem 3.2,fig01_increments,smallest,0.00123456,> 0,holds,increments
+9-first,"||E[P] - C_n|| is small & falls",Appendix F.2,9,"error in layer 1, %",2.51,"2.4 to 2.9",fails,attention
+split,Equal correlation causes the mismatch,open,approximation_split,share,0.8,>= 0.5,fails,approximations
+C.7,<script>alert(1)</script>,Lemma C.7,,spread,,> 0,undecided,
+"""
+
 
 @pytest.fixture
 def config() -> Config:
@@ -42,7 +52,7 @@ def config() -> Config:
 
 @pytest.fixture
 def results(config: Config, make_run: Make, publish_run: Publish, tmp_path: Path) -> Path:
-    """Finished runs, a summary, and a pixel for every figure."""
+    """Finished runs, a summary, claims, manifests of datasets, and a pixel for every figure."""
     runs = [
         make_run("stable", layers=3, lr=1e-3),
         make_run("collapsing", layers=3),
@@ -51,6 +61,11 @@ def results(config: Config, make_run: Make, publish_run: Publish, tmp_path: Path
     runs[2].attrs["ended"] = "step 7: the loss is <b>not</b> finite"
     assert [run.attrs["run_id"] for run in runs] == list(config.runs)
     table([publish_run(run, tmp_path) for run in runs], config.analysis).to_csv(tmp_path / "summary.csv")
+    (tmp_path / "claims.csv").write_text(CLAIMS, encoding="utf-8")
+    for name in {figure.data for figure in figures(config).values() if figure.data}:
+        manifest = tmp_path / f"{name}.json"
+        manifest.parent.mkdir(exist_ok=True)
+        manifest.write_text(json.dumps({"provenance": {"code": "1" * 16}}))
     (tmp_path / "figures").mkdir()
     for name in figures(config):
         (tmp_path / "figures" / f"{name}.png").write_bytes(PIXEL)
@@ -59,6 +74,7 @@ def results(config: Config, make_run: Make, publish_run: Publish, tmp_path: Path
 
 def command(results: Path, config: str = json.dumps(RAW)) -> subprocess.CompletedProcess[str]:
     options = ["--config", config, "--results", results, "--summary", results / "summary.csv"]
+    options += ["--claims", results / "claims.csv"]
     call = [sys.executable, "-m", "collapse.report", *options, "--out", results / "report.html"]
     return subprocess.run(list(map(str, call)), capture_output=True, text=True)
 
@@ -130,10 +146,62 @@ def test_findings_are_computed(results: Path, config: Config) -> None:
 def test_what_is_missing_is_named(results: Path, config: Config) -> None:
     summary = table([results / "runs" / run_id for run_id in config.runs], config.analysis)
     with pytest.raises(CollapseError, match="summary has no row for run"):
-        render(config, results, summary.iloc[1:])
+        render(config, results, summary.iloc[1:], [])
+    (results / "probes" / "attention.json").unlink()
+    with pytest.raises(CollapseError, match=r"attention\.json: missing; make the dataset"):
+        render(config, results, summary, [])
     (results / "figures" / "overview.png").unlink()
     with pytest.raises(CollapseError, match=r"overview\.png: the figure is missing"):
-        render(config, results, summary)
+        render(config, results, summary, [])
+
+
+def test_claims_are_shown_as_text_with_their_verdicts(results: Path) -> None:
+    assert command(results).returncode == 0
+    html = (results / "report.html").read_text(encoding="utf-8")
+    text = Page(html).text
+    assert "1 claim holds, 2 fail, 1 is undecided." in text
+    for part in ("in <i>every</i> layer", "is small & falls", "<script>alert(1)</script>", "0.001235", "2.4 to 2.9"):
+        assert part in text
+    assert "<i>" not in html
+    assert [text.count(mark) for mark in ("✓ holds", "✗ fails", "? undecided")] == [1, 2, 1]
+    for anchor in ("fig01_increments", "fig09_prefix_average", "approximation_split"):
+        assert f'href="#{anchor}"' in html
+    assert html.index('id="claims"') < html.index('id="runs"') < html.index('id="figures"')
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("fails", "refuted", "claim 9-first: the verdict should be one of holds, fails, undecided (got 'refuted')"),
+        ("2.51", "small", "claim 9-first: the value should be a number (got 'small')"),
+        ("id,statement", "name,statement", "column id is missing; compute the claims again"),
+    ],
+)
+def test_a_bad_table_of_claims_is_a_sentence(results: Path, before: str, after: str, message: str) -> None:
+    (results / "claims.csv").write_text(CLAIMS.replace(before, after), encoding="utf-8")
+    with pytest.raises(CollapseError, match=re.escape(message)):
+        read_claims(results / "claims.csv")
+
+
+@pytest.mark.parametrize("content", [None, "", '"', "id\x00,"])
+def test_no_table_of_claims_is_a_sentence(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "claims.csv").write_text(content)
+    with pytest.raises(CollapseError, match=r"claims\.csv: "):
+        read_claims(tmp_path / "claims.csv")
+
+
+def test_where_datasets_come_from(make_probe: Make, tmp_path: Path) -> None:
+    slices = [{"code": "a" * 16, "threads": threads} for threads in (1, 1, 2)]
+    for name, origin in (("first", {"code": "b" * 16, "slices": slices}), ("second", {"code": "b" * 16})):
+        publish_dataset(make_probe("concentration"), tmp_path / f"probes/{name}.zarr", {}, origin)
+    assert [
+        (what, pairs.get("threads")) for what, pairs in origins(tmp_path, [], ["probes/first", "probes/second"])
+    ] == [
+        ("slices of probes/first", "1"),
+        ("slices of probes/first", "2"),
+        ("probes/first, probes/second", None),
+    ]
 
 
 def test_bad_input_is_a_sentence(results: Path) -> None:

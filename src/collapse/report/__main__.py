@@ -1,7 +1,7 @@
 """Write the report.
 
 python -m collapse.report --config CONFIG_JSON --results results/<name> --summary results/<name>/summary.csv
-    --out results/<name>/report.html
+    --claims results/<name>/claims.csv --out results/<name>/report.html
 """
 
 import argparse
@@ -13,6 +13,7 @@ from collapse.config.base import ConfigError
 from collapse.config.root import Config, parse
 from collapse.errors import CollapseError, run_stage
 from collapse.files import write_atomic
+from collapse.report.claims import read_claims
 from collapse.report.page import render
 
 
@@ -28,12 +29,16 @@ def _config(text: str) -> Config:
 def _main() -> None:
     parser = argparse.ArgumentParser(prog="python -m collapse.report", description="Write the report.")
     parser.add_argument("--config", required=True, help="the whole config, JSON")
-    parser.add_argument("--results", required=True, type=Path, help="results folder with runs/ and figures/")
+    parser.add_argument(
+        "--results", required=True, type=Path, help="results folder with runs/, probes/, theory/ and figures/"
+    )
     parser.add_argument("--summary", required=True, type=Path, help="summary.csv of the runs")
+    parser.add_argument("--claims", required=True, type=Path, help="claims.csv, what was checked")
     parser.add_argument("--out", required=True, type=Path, help="HTML file to write")
     options = parser.parse_args()
     config = _config(options.config)
-    write_atomic(options.out, render(config, options.results, read_table(options.summary)))
+    page = render(config, options.results, read_table(options.summary), read_claims(options.claims))
+    write_atomic(options.out, page)
 
 
 if __name__ == "__main__":

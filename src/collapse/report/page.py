@@ -5,7 +5,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import yaml
@@ -16,7 +15,8 @@ from collapse.config.root import Config
 from collapse.errors import CollapseError
 from collapse.figures.captions import in_paper, shown
 from collapse.figures.labels import Row, learning_rate, outcome, run_label
-from collapse.store.read import read_manifest
+from collapse.report.claims import Claim, counts, linked
+from collapse.report.origins import origins
 
 MAPS = "tsim_heatmap"
 """The family that has a picture of every run."""
@@ -35,16 +35,17 @@ class Picture:
     """Whether it is one of the maps, which stand side by side under one caption."""
 
 
-def render(config: Config, results: Path, summary: pd.DataFrame) -> str:
+def render(config: Config, results: Path, summary: pd.DataFrame, claims: Sequence[Claim]) -> str:
     """The report's HTML: nothing in it refers to anything outside it.
 
     Args:
         config: The whole config.
         results: Its results folder, `results/<name>`.
         summary: The table of `collapse.analysis.summary`.
+        claims: What was checked.
 
     Raises:
-        CollapseError: where a figure, a run, or a run's row in the summary is missing.
+        CollapseError: where a figure, a run, a dataset, or a run's row in the summary is missing.
     """
     rows = rows_of(config, summary)
     environment = Environment(
@@ -52,15 +53,19 @@ def render(config: Config, results: Path, summary: pd.DataFrame) -> str:
         lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {"lr": learning_rate, "number": _number}
-    pictures = [_picture(figure, rows, results) for figure in figures(config).values()]
+    drawn = figures(config)
+    pictures = [_picture(figure, rows, results) for figure in drawn.values()]
+    datasets = dict.fromkeys(figure.data for figure in drawn.values() if figure.data)
     return environment.get_template("report.html.j2").render(
         name=config.name,
-        findings=findings(list(rows.values())),
+        findings=[*findings(list(rows.values())), counts(claims)],
+        claims=claims,
+        linked=linked(claims, drawn),
         rows=rows,
         pictures=pictures,
         maps_caption=shown(MAPS),
         config=yaml.safe_dump(config.canonical(), sort_keys=False),
-        origins=origins(results, list(rows)),
+        origins=origins(results, list(rows), list(datasets)),
     )
 
 
@@ -105,30 +110,6 @@ def findings(rows: Sequence[Row]) -> list[str]:
         for below in [row["freq_loss"] - row["loss_final"]]
     )
     return sentences
-
-
-def origins(results: Path, run_ids: Sequence[str]) -> list[tuple[str, Mapping[str, str]]]:
-    """Where the runs' numbers come from: (runs, provenance), runs of the same origin together.
-
-    Raises:
-        CollapseError: where a run is missing or unfinished.
-    """
-    groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
-    for run_id in run_ids:
-        provenance = read_manifest(results / "runs" / run_id).get("provenance") or {}
-        groups.setdefault(tuple(_flat(provenance)), []).append(run_id)
-    everything = "all runs" if len(groups) == 1 else None
-    return [(everything or ", ".join(members), dict(pairs)) for pairs, members in groups.items()]
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    pairs: list[tuple[str, str]] = []
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            pairs.extend(_flat(value, f"{prefix}{key}: "))
-        else:
-            pairs.append((f"{prefix}{key}", "unknown" if value is None else str(value)))
-    return pairs
 
 
 def _picture(figure: Figure, rows: Mapping[str, Row], results: Path) -> Picture:
