@@ -5,11 +5,11 @@ python -m collapse.probes.approximations --spec APPROXIMATIONSSPEC_JSON --tokens
 
 The theorem follows from the network in three steps, and each may change the increment: C_n takes the place of every
 head's P (Assumption C.2); the expectation over W_V and W_O of a ratio becomes a ratio of expectations (Assumption C.1,
-part 4); R_eq(t) takes the place of the Gram matrix of what the branch reads (part 3). Here each is taken alone, at
+part 4); R_eq(t) takes the place of the Gram matrix of what the branch reads (part 3). Here they are taken in turn, at
 layers of networks whose seeds are the first of the increments', with W_V and W_O of the layer drawn anew many times.
 Under Pre-Norm the branch reads RMS(X), so the third step is also where the theorem's t, that of X, stands for RMS(X)'s.
 
-Y = X + branch splits into its mean row, repeated (Pi Y, "along" the ones vector), and the centred rows ("across").
+Y = X + branch splits into its mean row, repeated (Pi Y, "along" the ones vector), and its centred rows ("across").
 tsim(Y) - tsim(X) is written in how far the squared norms of the two parts change, so that nothing large cancels:
 a change of 1e-6 is right to several digits in float32.
 """
