@@ -9,15 +9,15 @@ import pytest
 
 from collapse.config.fingerprint import PACKAGE, imports
 
-STAGES = ["config", "corpus", "training", "analysis", "figures", "report"]
+STAGES = ["config", "corpus", "training", "probes", "analysis", "figures", "report"]
 FLOORS = {
     name: floor
     for floor, names in enumerate(
         (
-            ["errors", "files", "similarity"],
+            ["errors", "files", "progress", "provenance", "similarity"],
             ["config", "recording", "store", "leases"],
             ["corpus", "model", "theory"],
-            ["training", "analysis"],
+            ["training", "probes", "analysis"],
             ["figures"],
             ["report"],
             ["garbage", "cli"],

@@ -69,7 +69,9 @@ def test_figures_that_no_run_can_fill_are_left_out(raw: dict[str, Any], grid: An
 
 
 def test_figures_at_initialization_need_no_run(raw: dict[str, Any]) -> None:
-    drawn = [figure for figure in figures(config_with(raw, {"product": {"placement": ["pre"]}})).values() if figure.data]
+    drawn = [
+        figure for figure in figures(config_with(raw, {"product": {"placement": ["pre"]}})).values() if figure.data
+    ]
     assert [figure.number for figure in drawn] == [1, 2, 7, 8, 9, None, None, None, None]
     assert not any(figure.runs for figure in drawn)
     assert drawn[0].data == drawn[1].data == "probes/increments"

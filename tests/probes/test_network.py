@@ -57,6 +57,7 @@ def test_gaussian_inputs_differ_by_seed_and_leave_the_network_as_it_is(config):
     rows = first.input("gaussian", window, "unit")
     assert torch.equal(rows, again.input("gaussian", window, "unit"))
     assert not torch.equal(rows, other.input("gaussian", window, "unit"))
+    assert not torch.equal(first.input("gaussian", window, "as_trained"), first.embedding[:24])
     untouched = Network(config, 0).draw_layer().ffn.down.weight
     assert torch.equal(first.draw_layer().ffn.down.weight, untouched)
 

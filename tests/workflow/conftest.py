@@ -36,6 +36,8 @@ MINIATURE: dict[str, Any] = {
     "record": {"validation_sequences": 4},
     "execution": {"micro_batch_size": 4, "checkpoint_every": 5},
     "grid": {"product": {"lr": [1e-3, 1e-2]}},
+    "probe": {"seeds": 2, "initializations": 3, "seeds_per_job": 2},
+    "monte_carlo": {"moment_draws": 2000, "weight_draws": 4, "networks": 1, "widths": [16, 32], "width_draws": 100},
     "figures": {"layer_stride": 2, "window": 5, "dpi": 60},
 }
 

@@ -79,7 +79,10 @@ def test_the_report_is_one_self_contained_page(config: Config, paths: ResultPath
 
 
 def test_every_job_leaves_a_log_and_its_cost(config: Config, paths: ResultPaths) -> None:
-    jobs = ["tokenizer", "tokenize", "summary", "report", *(f"train/{run_id}" for run_id in config.runs)]
+    jobs = ["summary", "claims", "report", *(f"train/{run_id}" for run_id in config.runs)]
+    jobs += [f"{stage}/{config.data.tokens_id}" for stage in ("tokenizer", "tokenize")]
+    jobs += [f"probes/{name}" for name in ("increments-0-2", "increments", "attention-2-3", "approximations")]
+    jobs += [f"theory/{name}" for name in ("swiglu_moment", "concentration")]
     for job in [*jobs, *(f"figures/{name}" for name in figures(config))]:
         assert (paths.logs / f"{job}.log").exists(), job
         assert (paths.benchmarks / f"{job}.tsv").read_text().startswith("s\th:m:s\tmax_rss"), job

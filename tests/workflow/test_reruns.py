@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-FIGURES = {
+FIGURES_OF_RUNS = {
     "gradient_contribution": 2,
     "contraction": 2,
     "gradient_norms": 1,
@@ -17,8 +17,20 @@ FIGURES = {
     "tsim_heatmap": 2,
     "overview": 1,
 }
-RUNS = {"train": 2, "summary": 1, **FIGURES, "report": 1}
-EVERYTHING = {"tokenizer": 1, "tokenize": 1, **RUNS}
+FIGURES = FIGURES_OF_RUNS | {"initialization_figure": 9}
+RUNS = {"train": 2, "summary": 1, **FIGURES_OF_RUNS, "report": 1}
+INCREMENTS = {"increments_slice": 1, "increments": 1}
+PROBES_OF_TEXT = INCREMENTS | {"attention_slice": 2, "attention": 1, "approximations": 1}
+DRAWS = {"collapsed_states": 1, "swiglu_moment": 1, "concentration": 1}
+
+
+def shown(**jobs: int) -> dict[str, int]:
+    """Jobs of probes and theory, and what follows from them; `initialization_figure` says how many figures."""
+    return {**jobs, "claims": 1, "report": 1}
+
+
+STACKS = shown(**PROBES_OF_TEXT, initialization_figure=7)
+EVERYTHING = {"tokenizer": 1, "tokenize": 1, **RUNS, **PROBES_OF_TEXT, **DRAWS, **FIGURES, "claims": 1}
 
 Config = dict[str, Any]
 
@@ -59,10 +71,23 @@ CONFIG_CHANGES: list[Any] = [
     pytest.param(add("execution", threads=2, micro_batch_size=2, log_seconds=9), {}, id="execution changed"),
     pytest.param(add("figures", dpi=70), FIGURES | {"report": 1}, id="style key changed"),
     pytest.param(add("figures", layer_stride=5, window=2), FIGURES | {"report": 1}, id="two style numbers swapped"),
-    pytest.param(add("analysis", final_steps=4), {"summary": 1, **FIGURES, "report": 1}, id="analysis key changed"),
-    pytest.param(add("model", layers=2, heads=4), RUNS, id="layers and heads swapped"),
+    pytest.param(
+        add("analysis", final_steps=4), {"summary": 1, **FIGURES_OF_RUNS, "report": 1}, id="analysis key changed"
+    ),
+    pytest.param(add("model", layers=2, heads=4), RUNS | STACKS, id="layers and heads swapped"),
     pytest.param(add("training", batch_size=8), RUNS, id="training key changed"),
-    pytest.param(add("tokens", validation_fraction=0.2), EVERYTHING, id="token key changed"),
+    pytest.param(
+        add("tokens", validation_fraction=0.2),
+        {"tokenizer": 1, "tokenize": 1, **RUNS, **STACKS},
+        id="token key changed",
+    ),
+    pytest.param(add("probe", seeds=3), shown(**INCREMENTS, initialization_figure=4), id="a seed more"),
+    pytest.param(add("probe", window=1), STACKS, id="another window"),
+    pytest.param(
+        add("monte_carlo", seed=1),
+        shown(**DRAWS, approximations=1, initialization_figure=3),
+        id="seed of the draws changed",
+    ),
     pytest.param(lambda config: config | {"name": "other"}, EVERYTHING, id="name changed"),
     pytest.param(
         lambda config: config | {"grid": {"product": {"lr": [1e-3]}}},
@@ -118,10 +143,13 @@ def test_a_second_seed_trains_one_run_and_adds_its_figures(finished: Any, miniat
 CODE_CHANGES = [
     pytest.param("figures/contraction.py", {"contraction": 2, "report": 1}, id="one figure's code"),
     pytest.param("figures/style.py", FIGURES | {"report": 1}, id="the style's code"),
-    pytest.param("analysis/summary.py", {"summary": 1, **FIGURES, "report": 1}, id="the analysis's code"),
+    pytest.param("analysis/summary.py", {"summary": 1, **FIGURES_OF_RUNS, "report": 1}, id="the analysis's code"),
     pytest.param("training/schedule.py", RUNS, id="the training's code"),
-    pytest.param("model/decoder.py", RUNS, id="the model's code"),
-    pytest.param("corpus/tokenize.py", {"tokenize": 1, **RUNS}, id="the tokenization's code"),
+    pytest.param("model/decoder.py", RUNS | STACKS | {"collapsed_states": 1}, id="the model's code"),
+    pytest.param("corpus/tokenize.py", {"tokenize": 1, **RUNS, **STACKS}, id="the tokenization's code"),
+    pytest.param("probes/increments.py", shown(**INCREMENTS, initialization_figure=4), id="a probe's code"),
+    pytest.param("theory/concentration.py", shown(concentration=1, initialization_figure=1), id="the theory's code"),
+    pytest.param("analysis/claims.py", {"claims": 1, "report": 1}, id="the claims' code"),
     pytest.param("cli.py", {}, id="the command line's code"),
 ]
 
@@ -166,6 +194,6 @@ def test_changed_text_is_tokenized_again(finished: Any) -> None:
     before = shard.read_bytes()
     shard.write_bytes(before + before)
     try:
-        assert rules(finished.planned("miniature.yaml")) == EVERYTHING
+        assert rules(finished.planned("miniature.yaml")) == {"tokenizer": 1, "tokenize": 1, **RUNS, **STACKS}
     finally:
         shard.write_bytes(before)

@@ -60,7 +60,7 @@ class MonteCarloConfig(Section):
 
     seed: NonNegativeInt = 0
     """Seed of all draws."""
-    moment_draws: PositiveInt = 1_000_000
+    moment_draws: Annotated[PositiveInt, Field(ge=2)] = 1_000_000
     """Draws of (u, v) for each point of m(rho) (figure 7)."""
     weight_draws: Annotated[PositiveInt, Field(ge=2)] = 64
     """Draws of W for each layer of the approximation split."""

@@ -4,7 +4,7 @@ python -m collapse.probes.increments --spec INCREMENTS_JSON --tokens TOKENS_DIR 
     --scratch DIR --out results/<name>/probes/slices/increments-0-8.zarr
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -156,19 +156,21 @@ def measure_seed(spec: IncrementsSpec, window: Tensor, seed: int, dtype: torch.d
     network = Network(spec.model, seed, dtype)
     inputs = {name: network.input(name, window, spec.input_rms) for name in spec.inputs}
     edges = position_bins(spec.model.sequence_length)
-    axes = (spec.inputs, spec.placements, spec.variance_scales, spec.deescalations, [seed])
-    shape = (*map(len, axes), spec.model.layers, len(SUBLAYERS))
+    axes: tuple[Sequence[object], ...] = (
+        spec.inputs, spec.placements, spec.variance_scales, spec.deescalations, [seed],
+    )  # fmt: skip
+    shape = (*(len(axis) for axis in axes), spec.model.layers, len(SUBLAYERS))
     found: dict[str, Array] = {}
-    chunks = list(_walks(spec, inputs, network))
+    walks = list(_walks(spec, inputs, network))
     for index, layer in enumerate(network.layers(spec.variance_scales, spec.variance_target)):
         for sublayer, name in enumerate(SUBLAYERS):
-            for chunk in chunks:
-                measured = chunk.advance(network, layer[chunk.scale], name)
+            for walk in walks:
+                measured = walk.advance(network, layer[walk.scale], name)
                 where = (
-                    [spec.inputs.index(name) for name in chunk.inputs],
-                    spec.placements.index(chunk.placement),
-                    spec.variance_scales.index(chunk.scale),
-                    [spec.deescalations.index(a) for a in chunk.deescalations],
+                    [spec.inputs.index(name) for name in walk.inputs],
+                    spec.placements.index(walk.placement),
+                    spec.variance_scales.index(walk.scale),
+                    [spec.deescalations.index(a) for a in walk.deescalations],
                     0, index, sublayer,
                 )  # fmt: skip
                 for key, tensor in measured.items():

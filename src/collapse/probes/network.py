@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -50,7 +51,8 @@ class Network:
         if name == "tokens":
             rows = self.embedding[window]
         else:
-            generator = torch.Generator().manual_seed(self.seed + 2**32)
+            apart = np.random.SeedSequence([self.seed, 1]).generate_state(1)  # torch reads 32 bits of a seed
+            generator = torch.Generator().manual_seed(int(apart[0]))
             rows = torch.empty(len(window), self.config.width)
             rows.normal_(0.0, self.config.embedding_std, generator=generator)
         rows = rows.to(self.dtype)

@@ -65,21 +65,21 @@ def depth_recursion(
     moment = swiglu_moment(1.0, preact_variance)
 
     start = positive("mean_square", mean_square) if placement == "pre" else np.ones(())
-    t, _, _, _, mean_square = np.broadcast_arrays(within("t0", t0, 0, 1), whole("n", n, 2), scale, kept, start)
+    t, _, _, _, square = np.broadcast_arrays(within("t0", t0, 0, 1), whole("n", n, 2), scale, kept, start)
     found = DepthRecursion(*(np.empty((*t.shape, depth, 2)) for _ in range(3)))
     for layer in range(depth):
         for sublayer in range(2):
             at = (..., layer, sublayer)
-            found.tsim_x[at], found.mean_square[at] = t, mean_square
+            found.tsim_x[at], found.mean_square[at] = t, square
             if sublayer == 0:
-                share = attention_coefficient / mean_square
+                share = attention_coefficient / square
                 growth = 1 + kept * share * f2(t, n)
                 t = t + attention_increment(kept * share, t, n)
             else:
-                share = ffn_coefficient / mean_square
+                share = ffn_coefficient / square
                 growth = 1 + share * moment
                 t = t + ffn_increment(share, t, n, preact_variance)
             found.tsim_y[at] = t
             if placement == "pre":
-                mean_square = mean_square * growth
+                square = square * growth
     return found
