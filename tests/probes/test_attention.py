@@ -261,5 +261,5 @@ def test_too_little_memory_is_refused_before_it_is_taken(command, reduce, monkey
         CollapseError, match=r"about 0\.4 GB of memory, and 0\.1 GB are available: lower probe\.seeds_per"
     ):
         command(1, 2)
-    with pytest.raises(CollapseError, match=r"about 0\.2 GB of memory.*lower model\.sequence_length"):
+    with pytest.raises(CollapseError, match=r"about 0\.3 GB of memory.*lower model\.sequence_length"):
         reduce(path)

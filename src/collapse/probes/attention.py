@@ -9,7 +9,7 @@ import json
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -55,19 +55,22 @@ ERRORS = ("prefix_error", "delta_attn", "delta_proj")
 
 
 class Sums(NamedTuple):
-    """Sums over initializations (and heads) in one layer: packed lower triangles."""
+    """Sums over initializations (and heads) in one layer: packed lower triangles, float32 as they are stored."""
 
-    p: Array
-    pxxp: Array
-    xx: Array
+    p: NDArray[Any]
+    pxxp: NDArray[Any]
+    xx: NDArray[Any]
     seeds: int
 
     @staticmethod
     def read(data: xr.Dataset, layer: int) -> "Sums":
         """Those of a slice; `layer` counts from 0."""
-        at = data.isel(layer=layer)
-        p, pxxp, xx = (at[name].values.astype(np.float64) for name in ("sum_p", "sum_pxxp", "sum_xx"))
+        p, pxxp, xx = (data[name][layer].values for name in ("sum_p", "sum_pxxp", "sum_xx"))
         return Sums(p, pxxp, xx, data.sizes["seed"])
+
+    def plus(self, block: "Sums") -> "Sums":
+        """The sums over the seeds of both."""
+        return Sums(self.p + block.p, self.pxxp + block.pxxp, self.xx + block.xx, self.seeds + block.seeds)
 
     def minus(self, block: "Sums") -> "Sums":
         """The sums over the seeds that are not in a block of these."""
@@ -79,12 +82,13 @@ def measure(sums: Sums, model: ModelConfig) -> tuple[float, float, float]:
     n, count = model.sequence_length, sums.seeds * model.heads
     positions = np.arange(1, n + 1)
     mean_p, exact = sums.p / count, sums.pxxp / count
-    prefix = mean_p - np.repeat(1 / positions, positions)
+    prefix = mean_p - np.repeat((1 / positions).astype(mean_p.dtype), positions)
+    prefix_sq = np.sum(prefix**2, dtype=np.float64)
     difference = exact - congruence(unpack(mean_p, n), unpack_symmetric(sums.xx / sums.seeds, n))
-    attn = np.sqrt(symmetric_sum(difference**2, n) / symmetric_sum(exact**2, n))
+    attn_sq = symmetric_sum(difference**2, n) / symmetric_sum(exact**2, n)
     # The projection of a matrix M on both sides is 1^T M 1/n^2 in every entry.
     proj = abs(symmetric_sum(difference, n) / symmetric_sum(exact, n))
-    return float(np.sqrt((prefix @ prefix) / harmonic_number(n))), float(attn), proj
+    return float(np.sqrt(prefix_sq / harmonic_number(n))), attn_sq**0.5, proj
 
 
 def prefix_bias(error: Array, error_seed: Array) -> Array:
@@ -115,8 +119,7 @@ def reduce_slices(slices: Sequence[xr.Dataset], model: ModelConfig) -> xr.Datase
     for layer in range(layers):
         total = Sums.read(slices[0], layer)
         for data in slices[1:]:
-            part = Sums.read(data, layer)
-            total = Sums(total.p + part.p, total.pxxp + part.pxxp, total.xx + part.xx, total.seeds + part.seeds)
+            total = total.plus(Sums.read(data, layer))
         whole[layer] = measure(total, model)
         for block, data in enumerate(slices if blocks > 1 else []):
             without[block, layer] = measure(total.minus(Sums.read(data, layer)), model)
@@ -156,7 +159,7 @@ def _main() -> None:
     slices.sort(key=lambda data: spec_of(data)["seeds"])
     spec = joint_spec(slices)
     model = ModelConfig.model_validate(spec["model"])
-    needed = 200_000_000 + 8 * 8 * model.sequence_length**2
+    needed = 300_000_000 + 4 * 8 * model.sequence_length**2
     require_memory(needed, "lower model.sequence_length, or use a larger machine")
     origin = provenance(options.code, slices=[json.loads(data.attrs["provenance"]) for data in slices])
     publish_dataset(described(reduce_slices(slices, model), VARIABLES), options.out, spec, origin)

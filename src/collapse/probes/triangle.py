@@ -1,6 +1,6 @@
 """Lower triangles of square matrices: all that there is of causal matrices, and all that is needed of symmetric ones.
 
-A packed triangle holds its n (n + 1)/2 entries row after row.
+A packed triangle holds its n (n + 1)/2 entries row after row. Every function keeps the type of its matrix.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from collapse.config.probe import BLOCK_ROWS
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 
 def row_blocks(n: int) -> Iterator[slice]:
@@ -20,35 +20,35 @@ def row_blocks(n: int) -> Iterator[slice]:
         yield slice(first, min(first + BLOCK_ROWS, n))
 
 
-def pack(matrix: NDArray[Any]) -> NDArray[Any]:
-    """The lower triangle of (n, n), packed; of the matrix's type."""
-    packed: NDArray[Any] = matrix[np.tri(len(matrix), dtype=bool)]
+def pack(matrix: Array) -> Array:
+    """The lower triangle of (n, n), packed."""
+    packed: Array = matrix[np.tri(len(matrix), dtype=bool)]
     return packed
 
 
-def unpack(packed: NDArray[Any], n: int) -> Array:
+def unpack(packed: Array, n: int) -> Array:
     """The lower triangular matrix, (n, n)."""
-    matrix = np.zeros((n, n))
+    matrix = np.zeros((n, n), packed.dtype)
     matrix[np.tri(n, dtype=bool)] = packed
     return matrix
 
 
-def unpack_symmetric(packed: NDArray[Any], n: int) -> Array:
+def unpack_symmetric(packed: Array, n: int) -> Array:
     """The symmetric matrix, (n, n)."""
     lower = unpack(packed, n)
     return lower + np.tril(lower, -1).T
 
 
 def symmetric_sum(packed: Array, n: int) -> float:
-    """Sum of all entries of the symmetric matrix."""
+    """Sum of all entries of the symmetric matrix, in double precision."""
     diagonal = packed[np.cumsum(np.arange(1, n + 1)) - 1]
-    return float(2 * packed.sum() - diagonal.sum())
+    return float(2 * packed.sum(dtype=np.float64) - diagonal.sum(dtype=np.float64))
 
 
 def congruence(p: Array, gram: Array) -> Array:
     """P G P^T for lower triangular P and symmetric G, (n, n) each: packed, in a third of two products' operations."""
     n = len(p)
-    product = np.empty((n, n))
+    product = np.empty((n, n), p.dtype)
     for rows in row_blocks(n):
         past = slice(rows.stop)
         product[rows, past] = p[rows, past] @ gram[past, past] @ p[past, past].T
