@@ -1,7 +1,7 @@
 """Probes at the paper's shape, and the quadrature of m(rho), as ratios within one run.
 
 The last lines are `name value` pairs:
-    initialization_measuring_overhead     time of a forward pass with all increments over the same without (less is better)
+    initialization_measuring_overhead     time of a forward with all increments over the same without (less is better)
     initialization_flops_over_matmul      that forward's FLOP/s over those of a large matrix product (more is better)
     swiglu_moment_thousand_seconds        time of a thousand values of m(rho), each with its own variance
     swiglu_moment_speedup_over_dblquad    time a value of scipy's dblquad over that

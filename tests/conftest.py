@@ -218,6 +218,7 @@ def made_up_attention(layers: int = 6, seeds: int = 8, blocks: int = 4) -> xr.Da
         "delta_attn": 2 * level, "delta_attn_se": error, "delta_proj": 1.5 * level, "delta_proj_se": error,
     }  # fmt: skip
     variables: dict[str, Any] = {name: ("layer", array) for name, array in values.items()}
+    variables["block_seeds"] = ("block", np.full(blocks, seeds // blocks))
     variables["prefix_error_seed"] = (("seed", "layer"), single)
     coords = {"layer": layer, "seed": np.arange(seeds), "block": np.arange(blocks)}
     return _as_published(xr.Dataset(variables, coords), layers, {"seeds": [0, seeds]})

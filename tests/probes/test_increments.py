@@ -2,6 +2,7 @@
 
 import json
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -110,7 +111,7 @@ def test_against_a_plain_loop_in_float64(spec, window, target, rms):
             np.testing.assert_allclose(here[name], loop[name], rtol=1e-5, err_msg=f"{name} {setting}")
         np.testing.assert_allclose(here["increment"], loop["tsim_y"] - loop["tsim_x"], rtol=1e-4, atol=1e-7)
         edges = position_bins(24)
-        means = [loop["rows"][..., a - 1 : b - 1].mean(-1) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        means = [loop["rows"][..., a - 1 : b - 1].mean(-1) for a, b in pairwise(edges)]
         np.testing.assert_allclose(here["row_square"], np.stack(means, -1), rtol=1e-5)
         spread = 1 / np.sqrt(loop["rows"])
         eta = np.abs(spread - spread.mean(-1, keepdims=True)).max(-1) / spread.mean(-1)

@@ -31,18 +31,20 @@ class ProbeConfig(Section):
     """Text of the `tokens` inputs; null takes the config's own corpus."""
     window: NonNegativeInt = 0
     """Which window of `model.sequence_length` training tokens is read, counted from 0; all seeds read the same."""
-    inputs: Annotated[list[InputName], *Distinct] = ["tokens", "gaussian"]
+    inputs: Annotated[list[InputName], *Distinct] = Field(default=["tokens", "gaussian"])
     """`tokens`: text through the random embedding. `gaussian`: independent Gaussian rows."""
     input_rms: InputRms = "unit"
     """`unit` scales every row of the embedded input to RMS 1, as the theory assumes; `as_trained` leaves it. It matters
     under Pre-Norm, whose residual stream starts with it."""
-    placements: Annotated[list[PlacementName], *Distinct] = ["post", "pre"]
+    placements: Annotated[list[PlacementName], *Distinct] = Field(default=["post", "pre"])
     """Placements of the norm that are compared."""
-    variance_scales: Annotated[list[Annotated[PositiveReal, Field(le=3000)]], *Distinct] = [1.0, 2.0, 4.0]
+    variance_scales: Annotated[list[Annotated[PositiveReal, Field(le=3000)]], *Distinct] = Field(
+        default=[1.0, 2.0, 4.0]
+    )
     """Factors on the standard variance 1/(3 fan_in) of sublayer matrices."""
     variance_target: VarianceTarget = "all"
     """Which sublayer matrices the factor multiplies: `all`, or the attention's value and output matrices only."""
-    deescalations: Annotated[list[Fraction], *Distinct] = [0.0, 0.25, 0.5, 0.75, 1.0]
+    deescalations: Annotated[list[Fraction], *Distinct] = Field(default=[0.0, 0.25, 0.5, 0.75, 1.0])
     """Values of a where P - a C_n takes the place of P (Corollary 3.3)."""
     sweep: Sweep = "product"
     """`product` combines every variance factor with every a; `axes` varies one at a time, the other at its first."""
@@ -68,7 +70,7 @@ class MonteCarloConfig(Section):
     """Initializations, seeds 0, 1, ..., whose layers the approximation split takes its inputs from."""
     layer_stride: PositiveInt = 5
     """Layers of the approximation split: 1, then every multiple of this, then the last."""
-    widths: Annotated[list[Annotated[PositiveInt, Field(ge=8)]], *Distinct] = [64, 128, 256, 512]
+    widths: Annotated[list[Annotated[PositiveInt, Field(ge=8)]], *Distinct] = Field(default=[64, 128, 256, 512])
     """Widths at which the concentration of xi_1 and xi_2 is measured (Lemmas C.11 and C.12)."""
     width_draws: Annotated[PositiveInt, Field(ge=100)] = 2000
     """Draws of W at each width."""

@@ -20,7 +20,6 @@ from collapse.config.root import Config, parse
 from collapse.config.run import DataSpec, RunSpec
 from collapse.config.tokens import FileTokenizer
 
-
 RESUMABLE = {
     "increments": "probes.increments",
     "attention": "probes.attention_sums",

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from collapse.config.option import parse_option
 from collapse.config.run import DataSpec
 from collapse.corpus.document import Document
-from collapse.progress import Progress
 from collapse.corpus.sources import attributions, describe, documents
 from collapse.corpus.store import Dtype, SplitWriter, TokenManifest, Tokens, dtype_for, write_manifest
 from collapse.corpus.tokenizer import load, read_model
 from collapse.errors import CollapseError, run_stage
+from collapse.progress import Progress
 
 BATCH_CHARACTERS = 1 << 20
 

@@ -15,11 +15,11 @@ from collapse.config.run import DataSpec
 from collapse.config.tokens import FileTokenizer, HubTokenizer, TrainedTokenizer
 from collapse.corpus import hub
 from collapse.corpus.document import Document, Documents
-from collapse.progress import Progress
 from collapse.corpus.sources import documents
 from collapse.corpus.wheels import MISTRAL_COMMON, read_member
 from collapse.errors import CollapseError, run_stage
 from collapse.files import write_atomic
+from collapse.progress import Progress
 
 WHEEL_MEMBER = "mistral_common/data/tokenizer.model.v1"
 WHEEL_MEMBER_SHA256 = "dadfd56d766715c61d2ef780a525ab43b8e6da4de6865bda3d95fdef5e134055"

@@ -35,7 +35,8 @@ def draw(data: xr.Dataset, style: FiguresConfig) -> Figure:
     placement = "post" if "post" in data["placement"].values else str(data["placement"].values[0])
     scale = most_measured(data["tsim_y"], "variance_scale", "deescalation", 1.0)
     data = data.sel(placement=placement, variance_scale=scale)
-    data = data.sel(deescalation=min(measured(data["tsim_y"], "deescalation")))
+    amounts = measured(data["tsim_y"], "deescalation") or data["deescalation"].values
+    data = data.sel(deescalation=min(amounts))
     last = int(data["layer"].values[-1])
     layers = sorted({1, (last + 1) // 2, last})
     colours = few_colours(style, len(layers))

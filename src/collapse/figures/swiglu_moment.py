@@ -37,6 +37,7 @@ def draw(data: xr.Dataset, style: FiguresConfig) -> Figure:
     difference.set(xlabel=r"correlation $\rho$", ylabel="difference (s.e.)", xlim=(-0.02, 1.02))
     reach = max(np.abs(difference.get_ylim()).max(), 3)
     difference.set_ylim(-reach, reach)
+    say_if_empty(moment)
     say_if_empty(difference, "no standard errors")
     difference.axhspan(-2, 2, color=INK, alpha=0.1, linewidth=0)
     difference.axhline(0, color=INK, linewidth=0.6)

@@ -6,6 +6,7 @@ python -m collapse.probes.combine --slices ZARR... --code FINGERPRINT --out resu
 import json
 from argparse import ArgumentParser
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def joint_spec(slices: Sequence[xr.Dataset]) -> dict[str, Any]:
     ranges = [spec.pop("seeds") for spec in specs]
     if any(spec != specs[0] for spec in specs):
         raise CollapseError("--slices: these are slices of different specs; measure them all with the same config")
-    for (_, last), (first, _) in zip(ranges[:-1], ranges[1:], strict=True):
+    for (_, last), (first, _) in pairwise(ranges):
         if last != first:
             raise CollapseError(
                 f"--slices: seeds {last} and {first} do not follow on each other; give every slice once"
