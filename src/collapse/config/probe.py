@@ -137,8 +137,8 @@ class AttentionSpec(StackSpec):
         """About the memory that the probe needs: one layer's sums, some rows of one initialization's attention."""
         n, heads = self.model.sequence_length, self.model.heads
         work = self.model.sequence_length * (8 * self.model.width + 4 * self.model.ffn_width)
-        squares = (5 * n + 3 * heads * BLOCK_ROWS) * n + heads * self._state
-        return BASE_BYTES + 4 * (squares + 2 * seeds * self._state + 2 * self._matrices + self._embedding + work)
+        squares = (6 * n + 3 * heads * BLOCK_ROWS) * n + heads * self._state
+        return BASE_BYTES + 4 * (squares + 4 * seeds * self._state + 2 * self._matrices + self._embedding + work)
 
 
 class ApproximationsSpec(StackSpec):
