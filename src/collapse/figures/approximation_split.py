@@ -1,5 +1,6 @@
 """Which of the three approximations makes the closed form of attention's increment differ from what is measured."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -21,22 +22,33 @@ GAPS = {
     "gap_equal": ("equal correlation", VERMILION, "^"),
 }
 """Name to (what is approximated, colour, marker)."""
+COLUMNS = 3
+"""At most; further variance factors go below."""
 
 
 def draw(data: xr.Dataset, style: FiguresConfig) -> Figure:
-    """Rows: placements. Columns: variance factors. Each gap by layer, and their sum, measured - formula."""
+    """A row a placement, a panel a variance factor: each gap by layer, and their sum, measured - formula."""
     placements, scales = list(data["placement"].values), list(data["variance_scale"].values)
-    figure = Figure(figsize=(FULL, 1.1 + 1.8 * len(placements)), layout="constrained")
-    axes = grid(figure, len(placements), len(scales), sharex=True)
-    for row, placement in enumerate(placements):
-        for column, scale in enumerate(scales):
-            ax = axes[row, column]
+    columns = min(COLUMNS, len(scales))
+    rows = len(placements) * math.ceil(len(scales) / columns)
+    figure = Figure(figsize=(FULL, 1.1 + 1.8 * rows), layout="constrained")
+    axes = grid(figure, rows, columns)
+    settings = [
+        [(placement, scale) for scale in scales[first : first + columns]]
+        for placement in placements
+        for first in range(0, len(scales), columns)
+    ]
+    for row, in_row in enumerate(settings):
+        for ax, (placement, scale) in zip(axes[row], in_row, strict=False):
             _gaps(ax, data.sel(placement=placement, variance_scale=scale))
-            layer_axis(ax, data["layer"].values, "layer" if row == len(placements) - 1 else None)
+            layer_axis(ax, data["layer"].values, "layer" if row == rows - 1 else None)
             say_if_empty(ax)
             ax.axhline(0, color=INK, linewidth=0.6, zorder=1)
+        for ax in axes[row, len(in_row) :]:
+            ax.remove()
         axes[row, 0].set_ylabel("gap in token similarity")
-    panel_letters(list(axes.flat), [f"{PLACEMENTS[p]}, variance {times(s)}" for p in placements for s in scales])
+    titles = [f"{PLACEMENTS[placement]}, variance {times(scale)}" for in_row in settings for placement, scale in in_row]
+    panel_letters(figure.axes, titles)
     handles = [key(label, color=colour, marker=marker, markersize=3.5) for label, colour, marker in GAPS.values()]
     figure.legend(handles=[*handles, key("sum: measured − formula", linewidth=2.2, alpha=0.45)], ncols=4,
                   loc="outside lower center")  # fmt: skip

@@ -10,6 +10,7 @@ from collapse.figures.labels import PLACEMENTS
 from collapse.figures.stack import (
     DASHED,
     SUBLAYERS,
+    Values,
     few_colours,
     grid,
     key,
@@ -49,7 +50,7 @@ def draw(data: xr.Dataset, style: FiguresConfig) -> Figure:
             mean_and_band(ax, data["position"].values, data["row_square"].sel(at), color=colour)
             predicted = lemmas[sublayer].sel(at).mean("seed").values
             ax.plot(data["position"].values, predicted, color=colour, linestyle=DASHED)
-        _position_axis(ax)
+        _position_axis(ax, data["position"].values)
         say_if_empty(ax)
     axes[0].set_ylabel(r"$\|y_i\|_2^2\,/\,d$")
     panel_letters(axes, [f"{PLACEMENTS[placement]}, {sublayer}" for sublayer in SUBLAYERS.values()])
@@ -69,8 +70,9 @@ def _ffn_prediction(data: xr.Dataset, scale: float) -> xr.DataArray:
     return level.where(data["placement"] == "post").expand_dims(position=data["position"])
 
 
-def _position_axis(ax: Axes) -> None:
+def _position_axis(ax: Axes, positions: Values) -> None:
     ax.set_xscale("log", base=2)
+    ax.set_xlim(positions[0] / 1.2, positions[-1] * 1.2)
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.set_xlabel("position $i$")
 

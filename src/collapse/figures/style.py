@@ -4,6 +4,7 @@ import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 import matplotlib as mpl
@@ -82,7 +83,7 @@ def ordered_colours(style: FiguresConfig, count: int) -> list[Any]:
 
 def panel_letters(axes: Sequence[Axes], titles: Sequence[str]) -> None:
     """Titles (a), (b), ... over the panels."""
-    for letter, ax, title in zip("abcdefgh", axes, titles, strict=False):
+    for letter, ax, title in zip(ascii_lowercase, axes, titles, strict=False):
         ax.set_title(f"({letter}) {title}")
 
 
