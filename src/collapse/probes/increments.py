@@ -191,32 +191,37 @@ def measure_seed(spec: IncrementsSpec, window: Tensor, seed: int, dtype: torch.d
 
 def _with_predictions(data: xr.Dataset, spec: IncrementsSpec, edges: NDArray[np.int64]) -> xr.Dataset:
     """Adds what the closed forms say at the measured token similarities."""
-    n, width = spec.model.sequence_length, spec.model.width
+    n, width, layers = spec.model.sequence_length, spec.model.width, spec.model.layers
     dims = (*SETTING, *SITE)
-    scale = data["variance_scale"].values[:, None, None]
-    ffn_scale = scale if spec.variance_target == "all" else np.ones_like(scale)
-    amount = np.full(data["tsim_x"].shape, np.nan)
-    predicted, rows, recursion = amount.copy(), np.full(data["row_square"].shape, np.nan), amount.copy()
-    measured = np.isfinite(data["tsim_x"].values)
-    amount[..., 0] = scale[..., None] ** 2 / 9 / data["mean_square"].values[..., 0]
-    amount[..., 1] = ffn_scale[..., None] ** 2 / 9 / data["mean_square"].values[..., 1]
-    for at in zip(*np.nonzero(measured.all((-2, -1))), strict=True):
-        t = data["tsim_x"].values[at]
-        a, s = spec.deescalations[at[3]], spec.variance_scales[at[2]]
-        preact_variance = (s if spec.variance_target == "all" else 1.0) / 3
-        predicted[(*at, slice(None), 0)] = attention_increment(amount[at][:, 0], t[:, 0], n, a)
-        predicted[(*at, slice(None), 1)] = ffn_increment(amount[at][:, 1], t[:, 1], n, preact_variance)
-        placement = spec.placements[at[1]]
-        recursion[at] = depth_recursion(
-            placement, n, spec.model.layers, s, t[0, 0], a, spec.variance_target, data["mean_square"].values[at][0, 0]
-        ).tsim_y
+    amount, predicted, recursion = (np.full(data["tsim_x"].shape, np.nan) for _ in range(3))
+    rows = np.full(data["row_square"].shape, np.nan)
+    measured = np.isfinite(data["tsim_x"].values).all((-2, -1))
+    for index, placement in enumerate(spec.placements):
+        chosen = np.zeros_like(measured)
+        chosen[:, index] = measured[:, index]
+        _, _, scale_index, a_index, _ = np.nonzero(chosen)
+        scale, a = np.array(spec.variance_scales)[scale_index], np.array(spec.deescalations)[a_index]
+        ffn_scale = scale if spec.variance_target == "all" else np.ones_like(scale)
+        t, square = data["tsim_x"].values[chosen], data["mean_square"].values[chosen]
+        s = np.stack([scale, ffn_scale], -1)[:, None, :] ** 2 / 9 / square
+        amount[chosen] = s
+        predicted[chosen] = np.stack(
+            [
+                attention_increment(s[..., 0], t[..., 0], n, a[:, None]),
+                ffn_increment(s[..., 1], t[..., 1], n, ffn_scale[:, None] / 3),
+            ],
+            -1,
+        )
+        start = (t[:, 0, 0], a, spec.variance_target, square[:, 0, 0])
+        recursion[chosen] = depth_recursion(placement, n, layers, scale, *start).tsim_y
         if placement == "post":
-            weight_variance = (1 - a) ** 2 * s**2 / 9 / width
-            ends = attention_row_norm(np.array([1, n]), t[:, 0, None], n, width, weight_variance) / width
-            beta = (ends[:, 0] - ends[:, 1]) / (1 - 1 / n)
+            weight_variance = ((1 - a) ** 2 * scale**2 / 9 / width)[:, None]
+            first, last = (attention_row_norm(i, t[..., 0], n, width, weight_variance) / width for i in (1, n))
+            beta = (first - last) / (1 - 1 / n)
             inverse = _bin_means(1 / np.arange(1.0, n + 1), edges)
-            rows[(*at, slice(None), 0)] = (ends[:, 0] - beta)[:, None] + beta[:, None] * inverse
-    amount[~measured] = np.nan
+            branches = np.full((*t.shape, len(inverse)), np.nan)
+            branches[:, :, 0] = (first - beta)[..., None] + beta[..., None] * inverse
+            rows[chosen] = branches
     return data.assign(
         increment=data["tdiv_x"] - data["tdiv_y"],
         amount=(dims, amount),
