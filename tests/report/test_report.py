@@ -1,6 +1,7 @@
 import base64
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -50,9 +51,10 @@ def config() -> Config:
     return parse(RAW)
 
 
-@pytest.fixture
-def results(config: Config, make_run: Make, publish_run: Publish, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def finished(make_run: Make, publish_run: Publish, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Finished runs, a summary, claims, manifests of datasets, and a pixel for every figure."""
+    config, folder = parse(RAW), tmp_path_factory.mktemp("finished")
     runs = [
         make_run("stable", layers=3, lr=1e-3),
         make_run("collapsing", layers=3),
@@ -60,16 +62,22 @@ def results(config: Config, make_run: Make, publish_run: Publish, tmp_path: Path
     ]
     runs[2].attrs["ended"] = "step 7: the loss is <b>not</b> finite"
     assert [run.attrs["run_id"] for run in runs] == list(config.runs)
-    table([publish_run(run, tmp_path) for run in runs], config.analysis).to_csv(tmp_path / "summary.csv")
-    (tmp_path / "claims.csv").write_text(CLAIMS, encoding="utf-8")
+    table([publish_run(run, folder) for run in runs], config.analysis).to_csv(folder / "summary.csv")
+    (folder / "claims.csv").write_text(CLAIMS, encoding="utf-8")
     for name in {figure.data for figure in figures(config).values() if figure.data}:
-        manifest = tmp_path / f"{name}.json"
+        manifest = folder / f"{name}.json"
         manifest.parent.mkdir(exist_ok=True)
         manifest.write_text(json.dumps({"provenance": {"code": "1" * 16}}))
-    (tmp_path / "figures").mkdir()
+    (folder / "figures").mkdir()
     for name in figures(config):
-        (tmp_path / "figures" / f"{name}.png").write_bytes(PIXEL)
-    return tmp_path
+        (folder / "figures" / f"{name}.png").write_bytes(PIXEL)
+    return folder
+
+
+@pytest.fixture
+def results(finished: Path, tmp_path: Path) -> Path:
+    """A copy of the finished results."""
+    return Path(shutil.copytree(finished, tmp_path / "results"))
 
 
 def command(results: Path, config: str = json.dumps(RAW)) -> subprocess.CompletedProcess[str]:
@@ -164,8 +172,12 @@ def test_claims_are_shown_as_text_with_their_verdicts(results: Path) -> None:
         assert part in text
     assert "<i>" not in html
     assert [text.count(mark) for mark in ("✓ holds", "✗ fails", "? undecided")] == [1, 2, 1]
-    for anchor in ("fig01_increments", "fig09_prefix_average", "approximation_split"):
-        assert f'href="#{anchor}"' in html
+    for anchor, heading in (
+        ("fig01_increments", "Figure 1"),
+        ("fig09_prefix_average", "Figure 9"),
+        ("approximation_split", "Approximation split"),
+    ):
+        assert f'<a href="#{anchor}">{heading}</a>' in html
     assert html.index('id="claims"') < html.index('id="runs"') < html.index('id="figures"')
 
 

@@ -61,6 +61,7 @@ def render(config: Config, results: Path, summary: pd.DataFrame, claims: Sequenc
         findings=[*findings(list(rows.values())), counts(claims)],
         claims=claims,
         linked=linked(claims, drawn),
+        headings={picture.anchor: picture.heading for picture in pictures},
         rows=rows,
         pictures=pictures,
         maps_caption=shown(MAPS),
