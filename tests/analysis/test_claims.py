@@ -83,6 +83,7 @@ def made_up_approximations() -> xr.Dataset:
     dims, shape = ("placement", "variance_scale", "seed", "layer"), (2, 3, 3, 4)
     noise = 1 + 1e-3 * np.random.default_rng(5).standard_normal(shape)
     gaps = {"gap_prefix": 1e-3 * noise, "gap_ratio": -1e-5 * noise, "gap_equal": -4e-4 * noise}
+    gaps |= {"gap_prefix_se": np.full(shape, 1e-6), "gap_ratio_se": np.full(shape, 1e-6)}
     coords = {"placement": ["post", "pre"], "variance_scale": SCALES, "seed": [0, 1, 2], "layer": [1, 2, 4, 6]}
     return xr.Dataset({name: (dims, value) for name, value in gaps.items()}, coords)
 
@@ -320,6 +321,15 @@ def test_a_mean_that_straddles_its_threshold_is_undecided() -> None:
     increment = datasets["increments"]["increment"]
     increment.loc[{"layer": 4, "sublayer": "attention"}] = xr.DataArray([0.01, -0.01, 0.02, -0.005], dims="seed")
     assert judged("attention-increment-positive", datasets).verdict == "undecided"
+
+
+def test_a_share_that_may_be_noise_is_undecided() -> None:
+    """A share beyond the threshold that noise of the gap's own size could have made."""
+    datasets = made_up()
+    put("approximations", "gap_ratio", 3e-4)(datasets)
+    assert judged("ratio-of-expectations-accurate", datasets).verdict == "fails"
+    put("approximations", "gap_ratio_se", 3e-4)(datasets)
+    assert judged("ratio-of-expectations-accurate", datasets).verdict == "undecided"
 
 
 def test_a_tail_that_was_too_thin_for_the_constant_is_undecided() -> None:

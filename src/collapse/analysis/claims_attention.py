@@ -1,8 +1,10 @@
 """Claims about attention matrices at initialization, and what makes the formula differ (Appendix F, figure 1)."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
 import xarray as xr
 
 from collapse.analysis.claims_judging import Claim, Measured, NotMeasured, Range, by_jackknife, select
@@ -39,15 +41,31 @@ def prefix_error(data: xr.Dataset, statistic: Callable[[xr.DataArray], xr.DataAr
 def gap_share(data: xr.Dataset, gap: str) -> Measured:
     """Share of an approximation in the gap between measured and predicted increments of attention, Post-Norm, x1.
 
-    Gaps are averaged over networks, and their absolute values summed over layers.
+    Gaps are averaged over networks, and their absolute values summed over layers. Sampling noise adds to an absolute
+    value, whatever the sign; so the error is that of the jackknife over networks together with what noise would add.
     """
+    found = select(data, placement="post", variance_scale=1.0)
 
     def share(part: xr.Dataset) -> xr.DataArray:
-        gaps = part[list(GAPS)].mean("seed", skipna=False).to_dataarray("gap")
-        sums = abs(gaps).sum("layer", skipna=False)
+        sums = _absolute_sums(part)
         return sums.sel(gap=gap) / sums.sum("gap", skipna=False)
 
-    return by_jackknife(select(data, placement="post", variance_scale=1.0), share)
+    value, error = (float(np.asarray(part)) for part in by_jackknife(found, share))
+    noises = [_noise(found[f"{name}_se"]) if f"{name}_se" in found else 0.0 for name in GAPS]
+    noise = (noises[GAPS.index(gap)] + value * sum(noises)) / _absolute_sums(found).sum(skipna=False).values
+    return Measured(value, float(np.hypot(error, noise)))
+
+
+def _absolute_sums(data: xr.Dataset) -> xr.DataArray:
+    """Sums over layers of the absolute gaps, averaged over networks: dim gap."""
+    gaps = data[list(GAPS)].mean("seed", skipna=False).to_dataarray("gap")
+    return abs(gaps).sum("layer", skipna=False)
+
+
+def _noise(errors: xr.DataArray) -> float:
+    """Sum over layers of the mean absolute value of noise with these standard errors, averaged over networks."""
+    error: xr.DataArray = (errors**2).sum("seed", skipna=False) ** 0.5 / errors.sizes["seed"]
+    return math.sqrt(2 / math.pi) * float(error.sum("layer", skipna=False))
 
 
 _FIGURE_9 = "||E[P] - C_n||_F/||C_n||_F over 32 initializations and the heads, at the paper's shape"
