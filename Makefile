@@ -19,7 +19,7 @@ help: ## show this list
 
 results: $(READY) ## train, analyse and draw everything a config asks for; the report is results/<name>/report.html
 	@test -z "$(CONFIG)" || test -f "$(CONFIG)" || { echo "error: no such config file: $(CONFIG)" >&2; exit 1; }
-	snakemake --cores $(CORES) $(if $(CONFIG),--configfile $(CONFIG)) $(ARGS)
+	snakemake --cores $(CORES) $(if $(CONFIG),--configfile=$(CONFIG)) $(ARGS)
 
 test: $(READY) ## run all tests
 	python -m pytest $(ARGS)
