@@ -172,6 +172,8 @@ def test_claims_are_shown_as_text_with_their_verdicts(results: Path) -> None:
         assert part in text
     assert "<i>" not in html
     assert [text.count(mark) for mark in ("✓ holds", "✗ fails", "? undecided")] == [1, 2, 1]
+    verdicts = [text.index(mark) for mark in ("✗ fails", "? undecided", "✓ holds")]
+    assert verdicts == sorted(verdicts)
     for anchor, heading in (
         ("fig01_increments", "Figure 1"),
         ("fig09_prefix_average", "Figure 9"),
@@ -184,7 +186,7 @@ def test_claims_are_shown_as_text_with_their_verdicts(results: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        ("fails", "refuted", "claim 9-first: the verdict should be one of holds, fails, undecided (got 'refuted')"),
+        ("fails", "refuted", "claim 9-first: the verdict should be one of fails, undecided, holds (got 'refuted')"),
         ("2.51", "small", "claim 9-first: the value should be a number (got 'small')"),
         ("id,statement", "name,statement", "column id is missing; compute the claims again"),
     ],

@@ -11,8 +11,8 @@ import pandas as pd
 from collapse.config.gallery import Figure
 from collapse.errors import CollapseError
 
-MARKS = {"holds": "✓", "fails": "✗", "undecided": "?"}
-"""Verdicts, and the signs that tell them apart without colour."""
+MARKS = {"fails": "✗", "undecided": "?", "holds": "✓"}
+"""Verdicts, and the signs that tell them apart without colour; in the order of the page."""
 COLUMNS = ("id", "statement", "source", "figure", "quantity", "value", "threshold", "verdict", "evidence")
 
 
@@ -44,7 +44,7 @@ class Claim:
 
 
 def read_claims(path: Path) -> list[Claim]:
-    """The claims of a table, in its order.
+    """The claims of a table: those that fail, the undecided, those that hold, each in the order of the table.
 
     Raises:
         CollapseError: where it is missing, or is not such a table.
@@ -58,7 +58,8 @@ def read_claims(path: Path) -> list[Claim]:
     if missing := [column for column in COLUMNS if column not in table]:
         raise CollapseError(f"{path}: column {missing[0]} is missing; compute the claims again")
     rows = table[list(COLUMNS)].itertuples(index=False)
-    return [_claim(path, dict(zip(COLUMNS, row, strict=True))) for row in rows]
+    claims = [_claim(path, dict(zip(COLUMNS, row, strict=True))) for row in rows]
+    return sorted(claims, key=lambda claim: list(MARKS).index(claim.verdict))
 
 
 def _claim(path: Path, row: Mapping[str, str]) -> Claim:
@@ -75,7 +76,7 @@ def _claim(path: Path, row: Mapping[str, str]) -> Claim:
 def counts(claims: Sequence[Claim]) -> str:
     """How many claims have which verdict: `1 claim holds, 2 fail, 0 are undecided.`"""
     found = Counter(claim.verdict for claim in claims)
-    holds, fails, undecided = (found[verdict] for verdict in MARKS)
+    fails, undecided, holds = (found[verdict] for verdict in MARKS)
     return (
         f"{holds} claim{' holds' if holds == 1 else 's hold'}, {fails} {'fails' if fails == 1 else 'fail'}, "
         f"{undecided} {'is' if undecided == 1 else 'are'} undecided."
