@@ -38,12 +38,10 @@ DATASETS = {
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "increments": [
         {},
-        {"placements": ["pre"]},
         {"inputs": ["gaussian"], "placements": ["pre", "post"], "variance_scales": [2.0], "seeds": 1},
         {"variance_scales": [4.0, 1.0, 2.0, 3.0, 0.5], "deescalations": [1.0, 0.5], "sweep": "axes"},
-        {"layers": 1},
+        {"layers": 1, "placements": ["pre"]},
         {"layers": 1, "seeds": 1, "placements": ["post"], "variance_scales": [1.0], "deescalations": [0.25]},
-        {"layers": 2, "seeds": 2, "deescalations": [0.0]},
     ],
     "attention": [{}, {"seeds": 1, "blocks": 1}, {"layers": 1}, {"layers": 1, "seeds": 1, "blocks": 1}],
     "approximations": [
