@@ -314,8 +314,13 @@ def _as_published(data: xr.Dataset, layers: int | None, spec: dict[str, Any]) ->
 def make_probe() -> Callable[..., xr.Dataset]:
     """Made-up datasets of probes and theory by their names: `make_probe("increments", layers=3)`."""
 
+    made: dict[str, xr.Dataset] = {}
+
     def made_up(name: str, **options: Any) -> xr.Dataset:
-        return PROBES[name](**options)
+        key = repr((name, sorted(options.items())))
+        if key not in made:
+            made[key] = PROBES[name](**options)
+        return made[key].copy(deep=True)
 
     return made_up
 
