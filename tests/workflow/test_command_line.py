@@ -83,7 +83,7 @@ def ready(tmp_path: Path) -> Path:
     ("goal", "command"),
     [
         (["results"], "snakemake --cores all"),
-        (["results", "CONFIG=config/paper.yaml", "CORES=4"], "snakemake --cores 4 --configfile config/paper.yaml"),
+        (["results", "CONFIG=config/paper.yaml", "CORES=4"], "snakemake --cores 4 --configfile=config/paper.yaml"),
         (["test", "ARGS=-x"], "python -m pytest -x"),
         (["bench"], "python bench/run.py"),
     ],
