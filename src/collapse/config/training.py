@@ -1,5 +1,6 @@
 """One training: its optimization, what it records, and how it is executed."""
 
+from itertools import pairwise
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -39,6 +40,9 @@ class TrainingConfig(Section):
     """What is trained on: the `stream` of all text, or one `batch`, or one `sequence` of it over and over."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Arithmetic: `auto` is fp32 on CPU and bf16 (with fp32 accumulation and master weights) on GPU."""
+    time_limit: PositiveReal | None = Field(default=None, exclude=True)
+    """Seconds that one start of a training may take: it saves a checkpoint before they are over and leaves, and the same
+    command goes on. Null sets no limit. No part of a run's identity."""
 
     @property
     def sequences_per_step(self) -> int:
@@ -63,12 +67,34 @@ class TrainingConfig(Section):
 
 
 class RecordConfig(Section):
-    """What a run records beyond the quantities of every step."""
+    """What a run records, and at which steps: the first and the last one always."""
 
+    every: PositiveInt = 1
+    """Record every so many steps, from step 0 on; 1 records every step."""
+    dense: list[tuple[NonNegativeInt, NonNegativeInt]] = Field(default_factory=list)
+    """Windows [first, last] of steps, both included, in which every step is recorded whatever `every` says."""
     floor_every: PositiveInt = 10
     """Record the LM head's spectral norm, and with it the loss floor of Theorem 3.8 (i), every so many steps."""
     validation_sequences: NonNegativeInt = 64
     """Held-out sequences on which the final loss is measured, at most; 0 measures none."""
+
+    def recorded(self, steps: int) -> list[int]:
+        """The steps, ascending, that a run of so many steps records."""
+        windows = (step for first, last in self.dense for step in range(first, last + 1))
+        return sorted({*range(0, steps, self.every), *windows, steps - 1})
+
+    @model_validator(mode="after")
+    def _windows_follow_each_other(self) -> Self:
+        for first, last in self.dense:
+            if last < first:
+                raise ValueError(f"dense: a window must not end before it starts (got [{first}, {last}])")
+        for before, after in pairwise(self.dense):
+            if after[0] <= before[1]:
+                raise ValueError(
+                    f"dense: windows must be in ascending order and must not overlap (got {list(before)}, then "
+                    f"{list(after)})"
+                )
+        return self
 
 
 class ExecutionConfig(Section):
@@ -82,6 +108,10 @@ class ExecutionConfig(Section):
     """CPU threads a process."""
     micro_batch_size: PositiveInt
     """Sequences that a process handles at once; the rest of the batch is accumulated."""
+    zero_stage: Literal[0, 1] = 1
+    """ZeRO stage: 1 splits the optimizer's states among the processes, 0 keeps them whole on each."""
+    activation_checkpointing: bool = False
+    """Whether a layer's activations are computed again in the backward pass rather than kept: less memory, more time."""
     flush_every: PositiveInt = 16
     """Steps between moving recorded quantities from the device to disk."""
     checkpoint_every: PositiveInt = 100
@@ -95,6 +125,11 @@ class ExecutionConfig(Section):
         Raises:
             ValueError: where the sequences do not divide evenly over processes and micro-batches.
         """
+        if sequences < self.processes:
+            raise ValueError(
+                f"a step of {sequences} sequence(s) is too small for execution.processes = {self.processes}, each of "
+                f"which needs one at least: set execution.processes to {sequences} or less"
+            )
         if sequences % self.processes:
             raise ValueError(
                 f"a step of {sequences} sequence(s) cannot be split evenly over execution.processes = {self.processes}"
