@@ -1,10 +1,12 @@
 """A Llama-2 style decoder whose normalization can sit before or behind the residual addition."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from collapse.config.model import ModelConfig
 from collapse.model.initialization import initialize
@@ -15,6 +17,7 @@ from collapse.recording.boundary import residual_norm
 
 if TYPE_CHECKING:
     from collapse.recording.recorder import Recorder
+    from collapse.recording.taps import Tap
 
 
 class Attention(nn.Module):
@@ -87,6 +90,8 @@ class Decoder(nn.Module):
         super().__init__()
         self.config = config
         self.placement = PLACEMENTS[config.placement]
+        self.checkpoint_activations = False
+        """Whether a layer's activations are computed again in the backward pass rather than kept."""
         self.embedding = nn.Embedding(config.vocab_size, config.width)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
         self.norms = nn.ParameterList(nn.Parameter(torch.ones(config.width)) for _ in range(2 * config.layers + 1))
@@ -117,17 +122,36 @@ class Decoder(nn.Module):
         length = ids.shape[-1]
         if length > self.config.sequence_length:
             raise ValueError(f"sequence of {length} tokens, longer than sequence_length {self.config.sequence_length}")
-        taps = iter(recorder.taps(*ids.shape) if recorder is not None else [None] * len(self.norms))
-        gains = iter(self.norms)
-        eps = self.config.norm_eps
-        y, normed = residual_norm(self.embedding(ids), None, next(gains), eps, next(taps))
+        taps = recorder.taps(*ids.shape) if recorder is not None else [None] * len(self.norms)
+        gains = list(self.norms)
+        y, normed = residual_norm(self.embedding(ids), None, gains[0], self.config.norm_eps, taps[0])
+        carried = self.placement.carry(y, normed)
         table = self.rotary[:length]
-        for layer in self.stack:
-            branch = layer.attention(normed, table)
-            y, normed = residual_norm(self.placement.carry(y, normed), branch, next(gains), eps, next(taps))
-            branch = layer.ffn(normed)
-            y, normed = residual_norm(self.placement.carry(y, normed), branch, next(gains), eps, next(taps))
+        again = self.checkpoint_activations and torch.is_grad_enabled()
+        for index, layer in enumerate(self.stack):
+            behind = slice(2 * index + 1, 2 * index + 3)
+            inputs = layer, carried, normed, table, gains[behind], taps[behind]
+            if again:  # the taps of a layer then measure twice, and write the same values to the same places
+                carried, normed = checkpoint(self._through, *inputs, use_reentrant=False, preserve_rng_state=False)
+            else:
+                carried, normed = self._through(*inputs)
         return normed
+
+    def _through(
+        self,
+        layer: Layer,
+        carried: Tensor,
+        normed: Tensor,
+        table: Tensor,
+        gains: Sequence[Tensor],
+        taps: "Sequence[Tap | None]",
+    ) -> tuple[Tensor, Tensor]:
+        """What the boundary behind a layer hands on, given what the one before it did: X and RMS(Y), (B, n, d) each."""
+        eps = self.config.norm_eps
+        y, normed = residual_norm(carried, layer.attention(normed, table), gains[0], eps, taps[0])
+        carried = self.placement.carry(y, normed)
+        y, normed = residual_norm(carried, layer.ffn(normed), gains[1], eps, taps[1])
+        return self.placement.carry(y, normed), normed
 
     def forward(self, ids: Tensor, recorder: "Recorder | None" = None) -> Tensor:
         """Logits (B, n, v) for token ids (B, n); a recorder measures on the way and changes nothing."""
