@@ -238,11 +238,11 @@ def test_a_stopped_job_goes_on_from_the_seeds_it_had_measured(command, monkeypat
     undisturbed = load_dataset(command(0, 3))
     asked = []
 
-    def stopped(spec, window, seed, dtype=torch.float32):
+    def stopped(spec, window, seed, tick):
         asked.append(seed)
         if len(asked) == 2:
             raise KeyboardInterrupt
-        return measure_seed(spec, window, seed, dtype)
+        return measure_seed(spec, window, seed, tick=tick)
 
     monkeypatch.setattr(increments, "measure_seed", stopped)
     with pytest.raises(KeyboardInterrupt):

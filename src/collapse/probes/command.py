@@ -3,6 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -85,7 +86,7 @@ def measure_seeds(
     job: Job[Any],
     memory_bytes: int,
     advice: str,
-    measure: Callable[[int], xr.Dataset],
+    measure: Callable[[int, Callable[[], None]], xr.Dataset],
     variables: dict[str, tuple[str, str, str]],
 ) -> None:
     """Measure a job's seeds one by one, going on from those that an earlier start has finished, and publish them.
@@ -94,7 +95,7 @@ def measure_seeds(
         job: The job.
         memory_bytes: What it is foreseen to take.
         advice: How to take less.
-        measure: Seed to Dataset, with a `seed` dimension.
+        measure: Seed, and what to call after every layer, to a Dataset with a `seed` dimension.
         variables: Descriptions, see `described`.
 
     Raises:
@@ -102,12 +103,20 @@ def measure_seeds(
     """
     require_memory(memory_bytes, advice)
     torch.set_grad_enabled(False)
-    parts, found = Parts(job.scratch), []
-    progress = Progress(job.out.stem, "seeds")
-    for done, seed in enumerate(job.seeds):
-        data = parts.get(f"seed{seed}")
-        found.append(parts.put(f"seed{seed}", measure(seed)) if data is None else data)
-        progress.update(done + 1, (done + 1) / len(job.seeds))
+    parts = Parts(job.scratch)
+    found = {seed: part for seed in job.seeds if (part := parts.get(f"seed{seed}")) is not None}
+    progress = Progress(job.out.stem, "layers")
+    todo = (len(job.seeds) - len(found)) * job.spec.model.layers
+    done = count(1)
+
+    def tick() -> None:
+        layers = next(done)
+        progress.update(layers, layers / todo)
+
+    for seed in job.seeds:
+        if seed not in found:
+            found[seed] = parts.put(f"seed{seed}", measure(seed, tick))
+    seeds = [found[seed] for seed in job.seeds]
     job.publish(
-        xr.concat(found, "seed", data_vars="minimal", coords="minimal", compat="override", join="exact"), variables
+        xr.concat(seeds, "seed", data_vars="minimal", coords="minimal", compat="override", join="exact"), variables
     )

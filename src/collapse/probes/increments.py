@@ -4,7 +4,7 @@ python -m collapse.probes.increments --spec INCREMENTS_JSON --tokens TOKENS_DIR 
     --scratch DIR --out results/<name>/probes/slices/increments-0-8.zarr
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -140,7 +140,13 @@ def _walks(spec: IncrementsSpec, inputs: dict[InputName, Tensor], network: Netwo
 
 
 @torch.no_grad()
-def measure_seed(spec: IncrementsSpec, window: Tensor, seed: int, dtype: torch.dtype = torch.float32) -> xr.Dataset:
+def measure_seed(
+    spec: IncrementsSpec,
+    window: Tensor,
+    seed: int,
+    dtype: torch.dtype = torch.float32,
+    tick: Callable[[], None] = lambda: None,
+) -> xr.Dataset:
     """All increments of one initialization.
 
     Args:
@@ -148,6 +154,7 @@ def measure_seed(spec: IncrementsSpec, window: Tensor, seed: int, dtype: torch.d
         window: (n,) token ids.
         seed: Seed of the initialization.
         dtype: Arithmetic of the network.
+        tick: Called after every layer.
 
     Returns:
         Variables of `VARIABLES`, dims (input, placement, variance_scale, deescalation, seed, layer, sublayer), the row
@@ -178,6 +185,7 @@ def measure_seed(spec: IncrementsSpec, window: Tensor, seed: int, dtype: torch.d
                     if key == "row_square":
                         values = _bin_means(values, edges)
                     found.setdefault(key, np.full(shape + values.shape[1:], np.nan))[where] = values
+        tick()
     positions = np.arange(1.0, spec.model.sequence_length + 1)
     coords = dict(zip(SETTING, axes, strict=True)) | {
         "layer": np.arange(1, spec.model.layers + 1),
@@ -235,9 +243,12 @@ def _main() -> None:
     chosen: Any = options("increments", __doc__, seeds=True).parse_args()
     job = Job.of(chosen, IncrementsSpec)
     advice = "lower probe.deescalations, probe.variance_scales or model.sequence_length, or use a larger machine"
-    measure_seeds(
-        job, job.spec.memory_bytes, advice, lambda seed: measure_seed(job.spec, job.window(), seed), VARIABLES
-    )
+    window = job.window()
+
+    def measure(seed: int, tick: Callable[[], None]) -> xr.Dataset:
+        return measure_seed(job.spec, window, seed, tick=tick)
+
+    measure_seeds(job, job.spec.memory_bytes, advice, measure, VARIABLES)
 
 
 if __name__ == "__main__":
