@@ -3,6 +3,7 @@
 import hashlib
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -27,12 +28,23 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def tree_digest(folder: Path) -> str:
-    """SHA-256 over the relative names and contents of all files below a folder, in sorted order.
+def tree_files(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file below a folder by its relative name.
 
     Snakemake's own hidden timestamp file is no part of the content and is left out.
     """
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.name != ".snakemake_timestamp")
+    return {path.relative_to(folder).as_posix(): sha256_file(path) for path in paths}
+
+
+def digest_of(files: Mapping[str, str]) -> str:
+    """SHA-256 over the names and digests of `tree_files`, folder by folder in sorted order."""
     total = hashlib.sha256()
-    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name != ".snakemake_timestamp"):
-        total.update(f"{path.relative_to(folder).as_posix()}\0{sha256_file(path)}\n".encode())
+    for name in sorted(files, key=lambda name: name.split("/")):
+        total.update(f"{name}\0{files[name]}\n".encode())
     return total.hexdigest()
+
+
+def tree_digest(folder: Path) -> str:
+    """SHA-256 over the relative names and contents of all files below a folder."""
+    return digest_of(tree_files(folder))

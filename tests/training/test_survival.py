@@ -187,8 +187,7 @@ def test_nothing_behind_a_failed_step_is_kept(
     failure = trainer.flush(pending, progress)
     assert failure is not None and failure[0] == 2 and failure[1].startswith(what)
     assert trainer.history is not None
-    _, stepwise = trainer.history.read(4)
-    assert list(np.isfinite(stepwise["lr"])) == [True, True, True, False]
+    assert list(trainer.history.read(4).steps) == [0, 1, 2]
 
 
 def test_a_checkpoint_that_cannot_be_written_is_a_sentence(tmp_path: Path, process_group) -> None:

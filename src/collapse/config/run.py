@@ -55,6 +55,22 @@ class RunSpec(Section):
             parts.append(training.scope)
         return "-".join([*parts, f"seed{training.seed}", digest(self.canonical())])
 
+    @property
+    def recorded_steps(self) -> list[int]:
+        """The steps, ascending, that the run records."""
+        return self.record.recorded(self.training.steps)
+
+    @model_validator(mode="after")
+    def _windows_are_within_the_run(self) -> Self:
+        steps = self.training.steps
+        for first, last in self.record.dense:
+            if last >= steps:
+                raise ValueError(
+                    f"record.dense: the window ends after the run's last step, which is {steps - 1} (got "
+                    f"[{first}, {last}])"
+                )
+        return self
+
     @model_validator(mode="after")
     def _vocabulary_fits(self) -> Self:
         tokenizer = self.tokens.tokenizer

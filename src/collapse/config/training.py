@@ -41,8 +41,8 @@ class TrainingConfig(Section):
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Arithmetic: `auto` is fp32 on CPU and bf16 (with fp32 accumulation and master weights) on GPU."""
     time_limit: PositiveReal | None = Field(default=None, exclude=True)
-    """Seconds that one start of a training may take: it saves a checkpoint before they are over and leaves, and the same
-    command goes on. Null sets no limit. No part of a run's identity."""
+    """Seconds that one start of a training may take: before they are over it saves a checkpoint and leaves, and the
+    same command goes on. Null sets no limit. No part of a run's identity."""
 
     @property
     def sequences_per_step(self) -> int:

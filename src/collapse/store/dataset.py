@@ -11,10 +11,8 @@ import xarray as xr
 
 from collapse.config.identity import canonical_json
 from collapse.errors import CollapseError
-from collapse.files import tree_digest, write_atomic
-
-FORMAT = 1
-"""Version of the layout."""
+from collapse.files import write_atomic
+from collapse.store.manifest import FORMAT, check_format, contents, damages
 
 
 def described(data: xr.Dataset, variables: dict[str, tuple[str, str, str]]) -> xr.Dataset:
@@ -78,7 +76,7 @@ def publish_pieces(
             how: dict[str, Any] = {"append_dim": along} if partial.exists() else {"mode": "w", "zarr_format": 3}
             data.to_zarr(partial, consolidated=True, **how)
     partial.replace(path)
-    content = {"format": FORMAT, "digest": tree_digest(path), "spec": spec, "provenance": origin}
+    content = {**contents(path), "spec": spec, "provenance": origin}
     write_atomic(manifest, json.dumps(content, indent=2, sort_keys=True) + "\n")
 
 
@@ -96,22 +94,36 @@ def load_dataset(path: Path) -> xr.Dataset:
             raise _damaged(path, "it cannot be read") from error
 
 
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of a finished Dataset.
+
+    Raises:
+        CollapseError: where there is none, or it is damaged or of a newer version.
+    """
+    try:
+        manifest = json.loads(manifest_of(path).read_text(encoding="utf-8"))
+    except OSError:
+        raise CollapseError(
+            f"{path}: missing or unfinished (it has no {manifest_of(path).name}); make it first"
+        ) from None
+    except ValueError:
+        manifest = None
+    if isinstance(manifest, dict):
+        check_format(path, manifest)
+        if "digest" in manifest:
+            return manifest
+    raise _damaged(path, f"{manifest_of(path).name} is not a manifest")
+
+
 def open_dataset(path: Path) -> xr.Dataset:
     """A finished Dataset whose values are read as they are used, once its files agree with its manifest's digest.
 
     Raises:
         CollapseError: where there is none, or it is unfinished or damaged.
     """
-    try:
-        recorded = json.loads(manifest_of(path).read_text(encoding="utf-8"))["digest"]
-    except OSError:
-        raise CollapseError(
-            f"{path}: missing or unfinished (it has no {manifest_of(path).name}); make it first"
-        ) from None
-    except (ValueError, KeyError, TypeError):
-        raise _damaged(path, f"{manifest_of(path).name} is not a manifest") from None
-    if not path.is_dir() or tree_digest(path) != recorded:
-        raise _damaged(path, "its files differ from those that its manifest describes")
+    manifest = read_manifest(path)
+    if problems := damages(path, manifest):
+        raise _damaged(path, problems[0])
     try:
         opened: xr.Dataset = xr.open_zarr(path, consolidated=True, chunks=None)
         return opened

@@ -1,7 +1,10 @@
-"""The metric history of a training under way: two raw Zarr arrays in its scratch folder, one writer."""
+"""The metric history of a training under way: raw Zarr arrays in its scratch folder, one writer."""
 
 import hashlib
+from bisect import bisect_left
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import zarr
@@ -12,51 +15,81 @@ from collapse.recording.statistics import LAYERWISE, METRICS, STEPWISE, SUBLAYER
 LAYERWISE_NAMES = tuple(m.name for m in METRICS if m.dims == LAYERWISE)
 STEPWISE_NAMES = tuple(m.name for m in METRICS if m.dims == STEPWISE)
 CHUNK_STEPS = 64
+NEVER = -1
+"""Stands for the step where nothing was written."""
 
 Array = NDArray[np.float64]
 
 
+class Recorded(NamedTuple):
+    """What a history holds of some steps."""
+
+    steps: NDArray[np.int64]
+    layerwise: dict[str, NDArray[np.float32]]
+    """Name to (steps, L, 2)."""
+    stepwise: dict[str, Array]
+    """Name to (steps,)."""
+
+
 class History:
-    """What has been recorded so far; steps that were never written read as NaN.
+    """What has been recorded so far: a row for each step that is to be recorded.
 
     Args:
         folder: a Zarr group; created where it does not exist.
-        steps: steps that the run is to have.
+        steps: steps that the run is to record, ascending.
         layers: number of layers L.
     """
 
-    def __init__(self, folder: Path, steps: int, layers: int) -> None:
+    def __init__(self, folder: Path, steps: Sequence[int], layers: int) -> None:
+        self._steps = steps
         group = zarr.open_group(folder, mode="a")
-        chunk = min(CHUNK_STEPS, steps)
-        shape = (len(LAYERWISE_NAMES), layers, len(SUBLAYERS))
+        rows, chunk = len(steps), min(CHUNK_STEPS, len(steps))
+        layerwise = (len(LAYERWISE_NAMES), layers, len(SUBLAYERS))
+        stepwise = (len(STEPWISE_NAMES),)
         self._layerwise = group.require_array(
-            "layerwise", shape=(steps, *shape), chunks=(chunk, *shape), dtype="float32", fill_value=np.nan
+            "layerwise", shape=(rows, *layerwise), chunks=(chunk, *layerwise), dtype="float32", fill_value=np.nan
         )
         self._stepwise = group.require_array(
-            "stepwise",
-            shape=(steps, len(STEPWISE_NAMES)),
-            chunks=(chunk, len(STEPWISE_NAMES)),
-            dtype="float64",
-            fill_value=np.nan,
+            "stepwise", shape=(rows, *stepwise), chunks=(chunk, *stepwise), dtype="float64", fill_value=np.nan
         )
+        self._step = group.require_array("step", shape=(rows,), chunks=(chunk,), dtype="int64", fill_value=NEVER)
 
-    def write(self, start: int, layerwise: dict[str, Array], stepwise: dict[str, Array]) -> None:
-        """Write consecutive steps from `start`: (steps, L, 2) and (steps,) arrays by name, every name of the table."""
-        count = len(stepwise["loss"])
+    def rows_before(self, step: int) -> int:
+        """Rows of the steps before a step."""
+        return bisect_left(self._steps, step)
+
+    def write(self, steps: Sequence[int], layerwise: dict[str, Array], stepwise: dict[str, Array]) -> None:
+        """Write steps that follow on each other in the run's list: arrays by name, every name of the table.
+
+        A run that fails at a step that it was not to record may write that step, as its last one.
+
+        Args:
+            steps: the steps.
+            layerwise: name to (steps, L, 2).
+            stepwise: name to (steps,).
+        """
+        if not len(steps):
+            return
+        rows = slice(start := self.rows_before(steps[0]), start + len(steps))
         block = np.stack([layerwise[name] for name in LAYERWISE_NAMES], axis=1)
-        self._layerwise[start : start + count] = block.astype(np.float32)
-        self._stepwise[start : start + count] = np.stack([stepwise[name] for name in STEPWISE_NAMES], axis=1)
+        self._layerwise[rows] = block.astype(np.float32)
+        self._stepwise[rows] = np.stack([stepwise[name] for name in STEPWISE_NAMES], axis=1)
+        self._step[rows] = np.asarray(steps, np.int64)
 
-    def read(self, stop: int) -> tuple[dict[str, NDArray[np.float32]], dict[str, Array]]:
-        """The first `stop` steps by name."""
-        layerwise, stepwise = np.asarray(self._layerwise[:stop]), np.asarray(self._stepwise[:stop])
-        return (
+    def read(self, stop: int) -> Recorded:
+        """The steps recorded before step `stop`."""
+        steps = np.asarray(self._step[:])
+        there = (steps != NEVER) & (steps < stop)
+        layerwise, stepwise = np.asarray(self._layerwise[:])[there], np.asarray(self._stepwise[:])[there]
+        return Recorded(
+            steps[there],
             {name: layerwise[:, index] for index, name in enumerate(LAYERWISE_NAMES)},
             {name: stepwise[:, index] for index, name in enumerate(STEPWISE_NAMES)},
         )
 
     def digest(self, stop: int) -> str:
-        """SHA-256 of the first `stop` steps."""
-        content = hashlib.sha256(np.ascontiguousarray(self._layerwise[:stop]).tobytes())
-        content.update(np.ascontiguousarray(self._stepwise[:stop]).tobytes())
+        """SHA-256 of the steps before step `stop`."""
+        rows, content = self.rows_before(stop), hashlib.sha256()
+        for array in (self._step, self._layerwise, self._stepwise):
+            content.update(np.ascontiguousarray(array[:rows]).tobytes())
         return content.hexdigest()

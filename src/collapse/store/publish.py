@@ -12,13 +12,12 @@ import xarray as xr
 
 from collapse.config.identity import canonical_json
 from collapse.config.run import RunSpec
-from collapse.files import tree_digest, write_atomic
+from collapse.files import write_atomic
 from collapse.recording.statistics import METRICS, SUBLAYERS
 from collapse.store.history import History
+from collapse.store.manifest import FORMAT, contents
 
 SHARD_STEPS = 4096
-FORMAT = 1
-"""Version of the store's layout."""
 
 
 def dataset(
@@ -29,12 +28,12 @@ def dataset(
     Args:
         spec: the run's whole spec, kept in the attributes.
         history: what was recorded.
-        stop: number of steps recorded.
+        stop: number of steps made.
         run_values: the values without dimensions, by name.
         provenance: plain data: code, versions, device.
         ended: "completed", or why the run ended early.
     """
-    layerwise, stepwise = history.read(stop)
+    steps, layerwise, stepwise = history.read(stop)
     values: dict[str, Any] = {**layerwise, **stepwise, **{k: np.float64(v) for k, v in run_values.items()}}
     variables = {
         m.name: xr.Variable(
@@ -43,7 +42,7 @@ def dataset(
         for m in METRICS
     }
     coords = {
-        "step": xr.Variable("step", np.arange(stop), {"long_name": "optimizer step: updates made before it"}),
+        "step": xr.Variable("step", steps, {"long_name": "optimizer step: updates made before it"}),
         "layer": xr.Variable("layer", np.arange(1, spec.model.layers + 1), {"long_name": "layer, 1-based"}),
         "sublayer": xr.Variable("sublayer", np.array(SUBLAYERS, dtype=object), {"long_name": "sublayer of the layer"}),
     }
@@ -78,10 +77,9 @@ def publish(data: xr.Dataset, out: Path) -> None:
     origin = json.loads(data.attrs["provenance"])
     content = {
         "run_id": data.attrs["run_id"],
-        "format": FORMAT,
-        "steps": data.sizes["step"],
+        **contents(store),
+        "steps": int(data["step"][-1]) + 1,
         "ended": data.attrs["ended"],
-        "digest": tree_digest(store),
         "code": origin["code"],
         "spec": json.loads(data.attrs["spec"]),
         "provenance": origin,

@@ -7,7 +7,7 @@ from typing import Any
 import xarray as xr
 
 from collapse.errors import CollapseError
-from collapse.files import tree_digest
+from collapse.store.manifest import check_format, damages
 
 STORE = "metrics.zarr"
 MANIFEST = "manifest.json"
@@ -23,7 +23,7 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
     """The manifest of a finished run.
 
     Raises:
-        CollapseError: where there is no run, or it is unfinished, or its manifest is damaged.
+        CollapseError: where there is no run, or it is unfinished, or its manifest is damaged or of a newer version.
     """
     folder = run_folder(path)
     if not (folder / STORE).is_dir() and not (folder / MANIFEST).is_file():
@@ -36,6 +36,7 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
         raise _damaged(folder, f"{MANIFEST} is not valid JSON") from None
     if not isinstance(manifest, dict):
         raise _damaged(folder, f"{MANIFEST} should hold an object")
+    check_format(folder, manifest)
     return manifest
 
 
@@ -72,10 +73,9 @@ def load_run(path: str | Path) -> xr.Dataset:
         CollapseError: where there is no run, or it is unfinished or damaged.
     """
     folder = run_folder(path)
-    recorded = read_manifest(folder).get("digest")
     with open_run(folder) as dataset:
-        if recorded is not None and tree_digest(folder / STORE) != recorded:
-            raise _damaged(folder, f"the files of {STORE} differ from those that the manifest describes")
+        if problems := damages(folder / STORE, read_manifest(folder)):
+            raise _damaged(folder, problems[0])
         try:
             return dataset.load()
         except Exception as error:  # as above

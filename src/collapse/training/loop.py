@@ -126,7 +126,8 @@ class Trainer:
         self.engine = build_engine(self.decoder, spec.training, execution, device)
         self.recorder = Recorder(spec.model.layers, spec.model.width, self.decoder.placement.x_is_normed, device.torch)
         self.factor = learning_rate_factor(spec.training)
-        self.history = History(scratch / "history.zarr", spec.training.steps, spec.model.layers) if self.main else None
+        self.recorded = frozenset(spec.recorded_steps)
+        self.history = History(scratch / "history.zarr", spec.recorded_steps, spec.model.layers) if self.main else None
         self.stop_requested = threading.Event()
 
     @property
@@ -172,27 +173,31 @@ class Trainer:
         inputs, labels = self.batches.at(step)
         share = len(inputs) // self.world_size
         mine = slice(self.rank * share, (self.rank + 1) * share)
-        known = self._known_beforehand(step, labels)
+        recorder = self.recorder if step in self.recorded else None
+        known = self._known_beforehand(step, labels, recorder is not None)
         total = torch.zeros((), device=self.device.torch)
         for ids, targets in self._micro_batches(inputs[mine], labels[mine]):
-            loss = cross_entropy(self.engine(ids, self.recorder), targets)
+            loss = cross_entropy(self.engine(ids, recorder), targets)
             total += loss.detach()
             self.engine.backward(loss)
-            self.recorder.collect()
-            if self.engine.is_gradient_accumulation_boundary():
-                pending.param_sq.append(sublayer_gradient_sq(self.decoder))
+            if recorder is not None:
+                recorder.collect()
+                if self.engine.is_gradient_accumulation_boundary():
+                    pending.param_sq.append(sublayer_gradient_sq(self.decoder))
             self.engine.step()
-        pending.rows.append(self.recorder.end_step())
+        pending.rows.append(recorder.end_step() if recorder is not None else None)
         pending.losses.append(total / self.accumulation)
         pending.host.append(known | {"grad_norm": global_gradient_norm(self.engine)})
 
-    def _known_beforehand(self, step: int, labels: Array) -> dict[str, float]:
-        """What a step records that needs neither its forward nor its backward pass; whole on the main process only."""
+    def _known_beforehand(self, step: int, labels: Array, recorded: bool) -> dict[str, float]:
+        """What is known of a step without its forward and backward pass; whole on the main process only."""
         known = {"lr": self.spec.training.lr * self.factor(step), "tokens": float((step + 1) * self.tokens_per_step)}
-        measure_head = self.main and step % self.spec.record.floor_every == 0
+        if not (recorded and self.main):
+            return known
+        measure_head = step % self.spec.record.floor_every == 0
         return known | {
-            "freq_loss_batch": frequency_loss(labels) if self.main else math.nan,
-            "freq_loss_sequence": frequency_loss_per_sequence(labels) if self.main else math.nan,
+            "freq_loss_batch": frequency_loss(labels),
+            "freq_loss_sequence": frequency_loss_per_sequence(labels),
             "lm_head_norm": spectral_norm(self.decoder.head.weight) if measure_head else math.nan,
         }
 
@@ -209,15 +214,17 @@ class Trainer:
         """Move what is pending to disk, up to the first step that failed; that step and how it did, if any.
 
         A step has failed where its loss, or the norm of its gradients, is not finite: DeepSpeed makes no update then.
+        It is recorded as the last one, whether or not it was to be.
         """
         layerwise, stepwise = pending.gather(self.spec.model.layers, self.spec.model.sequence_length)
         finite = {name: np.isfinite(stepwise[name]) for name in ("loss", "grad_norm")}
         failed = np.flatnonzero(~(finite["loss"] & finite["grad_norm"]))
         stop = int(failed[0]) + 1 if failed.size else len(pending)
         if self.history is not None:
-            stepwise = {name: values[:stop] for name, values in stepwise.items()}
-            self.history.write(pending.start, {n: v[:stop] for n, v in layerwise.items()}, stepwise)
-            progress.update(pending.start + stop, {name: float(values[-1]) for name, values in stepwise.items()})
+            kept = [i for i in range(stop) if pending.rows[i] is not None or (failed.size and i == stop - 1)]
+            parts = ({name: values[kept] for name, values in group.items()} for group in (layerwise, stepwise))
+            self.history.write([pending.start + i for i in kept], *parts)
+            progress.update(pending.start + stop, float(stepwise["loss"][stop - 1]), stepwise["tsim_final"][:stop])
         if not failed.size:
             return None
         what = "the gradient norm" if finite["loss"][stop - 1] else "the loss"

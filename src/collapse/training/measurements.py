@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from collapse.recording.recorder import means_and_sums, unpack
+from collapse.recording.statistics import SUBLAYERS
+from collapse.store.history import LAYERWISE_NAMES, STEPWISE_NAMES
 
 Array = NDArray[np.float64]
 
@@ -20,12 +22,12 @@ class Pending:
 
     start: int
     """The first step."""
-    rows: list[Tensor] = field(default_factory=list)
-    """`Recorder.end_step` of every step."""
+    rows: list[Tensor | None] = field(default_factory=list)
+    """`Recorder.end_step` of every step; None of a step that is not recorded."""
     losses: list[Tensor] = field(default_factory=list)
     """Mean loss of this process's sequences, scalars."""
     param_sq: list[Tensor] = field(default_factory=list)
-    """This process's shares of the sublayers' squared parameter gradient norms, (2L,)."""
+    """This process's shares of the sublayers' squared parameter gradient norms, (2L,), of the recorded steps."""
     host: list[dict[str, float]] = field(default_factory=list)
     """What the main process knows without measuring, by name."""
 
@@ -33,21 +35,36 @@ class Pending:
         return len(self.host)
 
     def gather(self, layers: int, sequence_length: int) -> tuple[dict[str, Array], dict[str, Array]]:
-        """The global batch's measurements, by name: (steps, L, 2) and (steps,); called by every process."""
+        """The global batch's measurements, by name: (steps, L, 2) and (steps,); called by every process.
+
+        NaN where a step was not recorded; its loss and what the main process knows are there.
+        """
         world_size = dist.get_world_size()
-        means, sums = means_and_sums(torch.stack(self.rows), layers)
-        means = torch.cat([means, torch.stack(self.losses)[:, None]], dim=1) / world_size
-        sums = torch.cat([sums.double(), torch.stack(self.param_sq)], dim=1)
+        recorded = [index for index, row in enumerate(self.rows) if row is not None]
+        losses, nothing = torch.stack(self.losses), torch.empty(0, device=self.losses[0].device)
+        means, sums = nothing, nothing
+        if recorded:
+            means, sums = means_and_sums(torch.stack([row for row in self.rows if row is not None]), layers)
+            sums = torch.cat([sums.double(), torch.stack(self.param_sq)], dim=1)
+        averages = torch.cat([losses, means.flatten()]) / world_size
         if world_size > 1:
-            dist.all_reduce(means)
-            dist.all_reduce(sums)
-        means_host, sums_host = means.double().cpu().numpy(), sums.double().cpu().numpy()
-        measured = unpack(
-            means_host[:, :-1], sums_host[:, : -2 * layers], sums_host[:, -2 * layers :], layers, world_size
-        )
-        stepwise = measured.stepwise | {"loss": means_host[:, -1]}
-        stepwise |= {name: np.array([row[name] for row in self.host]) for name in self.host[0]}
+            dist.all_reduce(averages)
+            if recorded:
+                dist.all_reduce(sums)
+        averages_host, sums_host = averages.double().cpu().numpy(), sums.double().cpu().numpy()
+        layerwise = {name: np.full((len(self), layers, len(SUBLAYERS)), np.nan) for name in LAYERWISE_NAMES}
+        stepwise = {name: np.full(len(self), np.nan) for name in STEPWISE_NAMES}
+        if recorded:
+            means_host = averages_host[len(self) :].reshape(len(recorded), -1)
+            param_sq = sums_host[:, -2 * layers :]
+            measured = unpack(means_host, sums_host[:, : -2 * layers], param_sq, layers, world_size)
+            for into, found in ((layerwise, measured.layerwise), (stepwise, measured.stepwise)):
+                for name, values in found.items():
+                    into[name][recorded] = values
+        stepwise["loss"] = averages_host[: len(self)]
+        for name in dict.fromkeys(name for row in self.host for name in row):
+            stepwise[name] = np.array([row.get(name, np.nan) for row in self.host])
         # Theorem 3.8 (i), averaged over sequences.
         slack = 2 / math.sqrt(sequence_length) * stepwise["collapse_epsilon"]
         stepwise["loss_floor"] = stepwise["freq_loss_sequence"] - stepwise["lm_head_norm"] * slack
-        return measured.layerwise, stepwise
+        return layerwise, stepwise

@@ -2,7 +2,9 @@
 
 import sys
 import time
-from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 def _clock(seconds: float) -> str:
@@ -29,6 +31,7 @@ class Progress:
     ) -> None:
         self.name, self.start, self.steps, self.tokens_per_step, self.floor = name, start, steps, tokens_per_step, floor
         self.seconds, self.speaks = seconds, speaks
+        self._tsim = ""
         self.began = self.last = time.monotonic()
 
     @staticmethod
@@ -36,15 +39,23 @@ class Progress:
         """One line on stderr."""
         print(sentence, file=sys.stderr, flush=True)
 
-    def update(self, done: int, values: Mapping[str, float]) -> None:
-        """Say where the run is after `done` steps, if it is time to, or the end."""
+    def update(self, done: int, loss: float, tsim: NDArray[np.float64]) -> None:
+        """Say where the run is after `done` steps, if it is time to, or the end.
+
+        Args:
+            done: steps made.
+            loss: that of the last one.
+            tsim: last-layer token similarity of the latest steps, NaN where it was not recorded.
+        """
+        recorded = tsim[np.isfinite(tsim)]
+        if recorded.size:
+            self._tsim = f"tsim {recorded[-1]:.4f}  "
         now = time.monotonic()
         if not self.speaks or (now - self.last < self.seconds and done < self.steps):
             return
         self.last = now
         pace = (now - self.began) / max(done - self.start, 1)
         self.say(
-            f"{self.name}  step {done}/{self.steps}  loss {values['loss']:.3f}  "
-            f"frequency loss {self.floor:.3f}  tsim {values['tsim_final']:.4f}  "
+            f"{self.name}  step {done}/{self.steps}  loss {loss:.3f}  frequency loss {self.floor:.3f}  {self._tsim}"
             f"{self.tokens_per_step / max(pace, 1e-9):,.0f} tokens/s  ETA {_clock(pace * (self.steps - done))}"
         )

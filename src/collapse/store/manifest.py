@@ -1,0 +1,46 @@
+"""What the manifests of runs and of datasets have in common: the version of the layout, and the files of the store."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from collapse.errors import CollapseError
+from collapse.files import digest_of, tree_files
+
+FORMAT = 2
+"""Version of the layout of stores: since 2 a manifest lists the files, and a run's steps may have gaps."""
+
+
+def contents(store: Path) -> dict[str, Any]:
+    """The entries of a manifest that tell whether a store is whole: format, digests of its files, and of them all."""
+    files = tree_files(store)
+    return {"format": FORMAT, "digest": digest_of(files), "files": files}
+
+
+def check_format(where: Path, manifest: Mapping[str, Any]) -> None:
+    """Refuse what this version cannot know how to read.
+
+    Raises:
+        CollapseError: where a store was written by a newer version.
+    """
+    found = manifest.get("format", FORMAT)
+    if not isinstance(found, int) or found > FORMAT:
+        raise CollapseError(
+            f"{where}: written by a newer version (format {found}, this version reads {FORMAT}): update collapse"
+        )
+
+
+def damages(store: Path, manifest: Mapping[str, Any]) -> list[str]:
+    """What is wrong with the files of a store, a phrase a file; nothing where it is whole.
+
+    Manifests of format 1 list no files: then the store as a whole is compared, or, without a digest, nothing.
+    """
+    found, recorded = tree_files(store), manifest.get("files")
+    if recorded is None:
+        whole = manifest.get("digest") in (None, digest_of(found))
+        return [] if whole else [f"{store}: its files differ from those that its manifest describes"]
+    if not isinstance(recorded, dict) or digest_of(recorded) != manifest.get("digest"):
+        return [f"{store}: its manifest contradicts itself"]
+    problems = [f"{store / name}: missing" for name in recorded if name not in found]
+    problems += [f"{store / name}: damaged" for name in recorded if name in found and found[name] != recorded[name]]
+    return problems + [f"{store / name}: not in the manifest" for name in found if name not in recorded]
