@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from collapse.config.model import ModelConfig
-from collapse.model.decoder import Decoder
+from collapse.model.decoder import Attention, Decoder
 from collapse.recording.boundary import residual_norm
 from collapse.recording.recorder import Recorder, means_and_sums, unpack
 from collapse.recording.statistics import METRICS
@@ -151,3 +151,35 @@ def test_token_similarity_never_exceeds_1() -> None:
         assert (got.layerwise[name] <= 1).all() and (got.layerwise[name] > 1 - 1e-6).all()
     assert got.stepwise["tsim_final"][0] <= 1
     assert (got.layerwise["tdiv_y"] < 1e-12).all()
+
+
+@pytest.mark.parametrize("placement", ["post", "pre"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_activation_checkpointing_changes_no_bit(
+    placement: str, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A layer that is computed twice is measured twice, into the same places, and counted once."""
+    config = ModelConfig.model_validate(
+        {"placement": placement, "layers": LAYERS, "width": D, "heads": 2, "ffn_width": 24, "sequence_length": N,
+         "vocab_size": 30}
+    )  # fmt: skip
+    generator = torch.Generator().manual_seed(7)
+    ids, labels = (torch.randint(0, 30, (4, N), generator=generator) for _ in range(2))
+    passes = []
+    attend = Attention.forward
+    monkeypatch.setattr(Attention, "forward", lambda *inputs: (passes.append(1), attend(*inputs))[1])
+    results = []
+    for again in (False, True):
+        model = Decoder(config, seed=3)
+        if precision == "bf16":
+            model.bfloat16()
+        model.checkpoint_activations = again
+        recorder = Recorder(LAYERS, D, model.placement.x_is_normed)
+        passes.clear()
+        for micro_ids, micro_labels in zip(ids.chunk(2), labels.chunk(2), strict=True):
+            cross_entropy(model(micro_ids, recorder), micro_labels).backward()
+            recorder.collect()
+        assert len(passes) == 2 * LAYERS * (2 if again else 1)
+        results.append([recorder.end_step(), *(p.grad for p in model.parameters())])
+    for kept, computed_again in zip(*results, strict=True):
+        assert torch.equal(kept, computed_again)

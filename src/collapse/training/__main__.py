@@ -15,6 +15,7 @@ from filelock import FileLock, Timeout
 from collapse.errors import CollapseError, run_stage
 from collapse.leases import lease
 from collapse.training.engine import choose_device
+from collapse.training.progress import Progress
 from collapse.training.worker import arguments, parse_specs, work
 
 
@@ -49,6 +50,12 @@ def launch(options: Namespace) -> None:
     """
     spec, execution = parse_specs(options)
     device = choose_device(spec.training, execution)
+    cores = len(os.sched_getaffinity(0))
+    if device.kind == "cpu" and execution.processes * execution.threads > cores:
+        Progress.say(
+            f"{spec.run_id}: {execution.processes} process(es) of {execution.threads} thread(s) share {cores} core(s) "
+            "and slow each other down: execution.processes times execution.threads should be no more than that"
+        )
     options.scratch.mkdir(parents=True, exist_ok=True)
     lock = FileLock(options.scratch.with_name(options.scratch.name + ".lock"))
     try:

@@ -1,6 +1,8 @@
-"""The DeepSpeed engine: ZeRO stage 1 on one process or many, on CPU or GPU."""
+"""The DeepSpeed engine: ZeRO stage 0 or 1 on one process or many, on CPU or GPU."""
 
 import collections
+import contextlib
+import io
 import logging
 import math
 import os
@@ -8,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 
@@ -100,8 +103,12 @@ def build_engine(decoder: Decoder, training: TrainingConfig, execution: Executio
     """A DeepSpeed engine around a decoder, with AdamW, the schedule and clipping of the config."""
     import deepspeed
 
+    from collapse.training.replicated import ClippedAdamW, ReplicatedEngine
+
     micro, _ = execution.split(training.sequences_per_step)
-    bf16 = device.precision == "bf16"
+    bf16, replicated = device.precision == "bf16", execution.zero_stage == 0
+    groups = parameter_groups(decoder, training.weight_decay)
+    adam: dict[str, Any] = {"lr": training.lr, "betas": training.betas, "fused": True}
     config: dict[str, Any] = {
         "train_batch_size": training.sequences_per_step,
         "train_micro_batch_size_per_gpu": micro,
@@ -112,14 +119,19 @@ def build_engine(decoder: Decoder, training: TrainingConfig, execution: Executio
     }
     if bf16:
         config["data_types"] = {"grad_accum_dtype": "fp32"}
-    optimizer = torch.optim.AdamW(
-        parameter_groups(decoder, training.weight_decay), lr=training.lr, betas=training.betas, fused=True
-    )
+    optimizer: torch.optim.Optimizer = torch.optim.AdamW(groups, **adam)
+    if replicated and not bf16:
+        optimizer = ClippedAdamW(groups, training.clip, **adam)
+        config |= {"gradient_clipping": 0.0, "zero_optimization": {"stage": 0}}
+    decoder.checkpoint_activations = execution.activation_checkpointing
     factor = learning_rate_factor(training)
-    engine, *_ = deepspeed.initialize(
-        model=decoder, optimizer=optimizer, lr_scheduler=lambda o: LambdaLR(o, factor), config=config
-    )
-    return engine
+    options: dict[str, Any] = {
+        "model": decoder, "optimizer": optimizer, "lr_scheduler": lambda o: LambdaLR(o, factor), "config": config
+    }  # fmt: skip
+    with contextlib.redirect_stdout(io.StringIO()):  # the bf16 optimizer prints how much memory is in use
+        if replicated and bf16:
+            return ReplicatedEngine(**options)
+        return deepspeed.initialize(**options)[0]
 
 
 def global_gradient_norm(engine: Any) -> float:
@@ -131,8 +143,8 @@ def global_gradient_norm(engine: Any) -> float:
 def sublayer_gradient_sq(decoder: Decoder) -> Tensor:
     """This rank's share of the squared norm of every sublayer's averaged matrix gradients, (2L,), before clipping.
 
-    To be called at an accumulation boundary, between backward and step; shares of all ranks add up to the whole, since
-    ZeRO splits the averaged gradients among them.
+    To be called at an accumulation boundary, between backward and step; shares of all ranks add up to the whole: ZeRO
+    splits the averaged gradients among them, and where each has the whole, each answers for an equal part.
     """
     matrices = decoder.sublayer_matrices()
     device = decoder.embedding.weight.device
@@ -140,17 +152,32 @@ def sublayer_gradient_sq(decoder: Decoder) -> Tensor:
     fragments: list[Tensor] = []
     for index, sublayer in enumerate(matrices):
         for parameter in sublayer:
-            mapping = parameter._hp_mapping  # type: ignore[attr-defined]
-            if mapping is None:
-                continue  # another rank's
-            gradient = mapping.get_lp_grad_fragment(parameter._index_in_param_group)  # type: ignore[attr-defined]
-            address = mapping.lp_fragment_address
-            if gradient.numel() != address.numel:
-                gradient = gradient.reshape(-1).narrow(0, address.start, address.numel)
-            owners.append(index)
-            fragments.append(gradient)
+            fragment = _gradient_fragment(parameter)
+            if fragment is not None:
+                owners.append(index)
+                fragments.append(fragment)
     total = torch.zeros(len(matrices), device=device, dtype=torch.float64)
     if fragments:
         norms = torch.stack(torch._foreach_norm(fragments, 2, dtype=torch.float64))
         total.index_add_(0, torch.tensor(owners, device=device), norms.square())
-    return total
+    return total * _splits(matrices[0][0]) / dist.get_world_size()
+
+
+def _gradient_fragment(parameter: Any) -> Tensor | None:
+    """This rank's part of a parameter's averaged gradient; None where it has none."""
+    if not hasattr(parameter, "_hp_mapping"):  # no optimizer of DeepSpeed's
+        gradient: Tensor | None = parameter.grad
+        return gradient
+    mapping = parameter._hp_mapping
+    if mapping is None:
+        return None
+    gradient = mapping.get_lp_grad_fragment(parameter._index_in_param_group)
+    address = mapping.lp_fragment_address
+    if gradient.numel() != address.numel:
+        return gradient.reshape(-1).narrow(0, address.start, address.numel)
+    return gradient
+
+
+def _splits(parameter: Any) -> int:
+    """Number of processes that averaged gradients are split among: all at stage 1, one at stage 0."""
+    return dist.get_world_size(parameter._dp_group) if hasattr(parameter, "_hp_mapping") else 1
