@@ -22,10 +22,11 @@ rule train:
         code=PLAN.code("training"),
         # Functions of `input`, `output` or `threads` are not compared when Snakemake decides what to rerun.
         execution=lambda wildcards, input: PLAN.execution,
+        time_limit=lambda wildcards, input: PLAN.time_limit,
         omp_threads=lambda wildcards, threads: max(1, threads // PLAN.config.execution.processes),
         tokens=subpath(input.tokens, parent=True),
         scratch=lambda wildcards, output: PLAN.paths.scratch(f"{wildcards.run}-{PLAN.code('training')}"),
         out=subpath(output.manifest, parent=True),
     shell:
         "OMP_NUM_THREADS={params.omp_threads} python -m collapse.training --spec {params.spec:q} --execution {params.execution:q} --code {params.code}"
-        " --tokens {params.tokens:q} --scratch {params.scratch:q} --out {params.out:q} 2>&1 | tee -i {log:q}"
+        " --tokens {params.tokens:q} --scratch {params.scratch:q} --out {params.out:q}{params.time_limit} 2>&1 | tee -i {log:q}"

@@ -146,6 +146,12 @@ class Plan:
         """How trainings are executed; nothing is rerun when it changes."""
         return canonical_json(self.config.execution.canonical())
 
+    @property
+    def time_limit(self) -> str:
+        """Option of the training command for `training.time_limit`, which changes no number; empty without a limit."""
+        seconds = self.config.training.time_limit
+        return "" if seconds is None else f" --time-limit {seconds:g}"
+
     @cached_property
     def whole(self) -> str:
         """The whole config."""

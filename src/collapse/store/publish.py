@@ -18,6 +18,8 @@ from collapse.store.history import History
 from collapse.store.manifest import FORMAT, contents
 
 SHARD_STEPS = 4096
+COMPLETED = "completed"
+"""How a run ended that made all of its steps."""
 
 
 def dataset(

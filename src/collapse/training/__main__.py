@@ -14,12 +14,14 @@ from filelock import FileLock, Timeout
 
 from collapse.errors import CollapseError, run_stage
 from collapse.leases import lease
+from collapse.store.publish import COMPLETED
+from collapse.store.read import read_manifest
 from collapse.training.engine import choose_device
 from collapse.training.progress import Progress
 from collapse.training.worker import arguments, parse_specs, work
 
 
-def _torchrun(processes: int) -> None:
+def _torchrun(processes: int, began: float) -> None:
     """The same command in several processes, with a free port of torchrun's choosing.
 
     Raises:
@@ -30,7 +32,8 @@ def _torchrun(processes: int) -> None:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
-    command = ["--standalone", f"--nproc-per-node={processes}", "-m", "collapse.training.worker", *sys.argv[1:]]
+    command = ["--standalone", f"--nproc-per-node={processes}", "-m", "collapse.training.worker"]
+    command += [*sys.argv[1:], "--began", str(began)]
     try:
         torchrun.main(command)
     except ChildFailedError:
@@ -43,7 +46,7 @@ def _torchrun(processes: int) -> None:
 
 
 def launch(options: Namespace) -> None:
-    """Train a run, and clear its scratch folder once the results are published.
+    """Train a run, and clear its scratch folder once it is completed and published.
 
     Raises:
         CollapseError: for every foreseeable failure, or where another process is training this run.
@@ -70,8 +73,9 @@ def launch(options: Namespace) -> None:
         if execution.processes == 1:
             work(options)
         else:
-            _torchrun(execution.processes)
-        shutil.rmtree(options.scratch, ignore_errors=True)
+            _torchrun(execution.processes, options.began)
+        if read_manifest(options.out)["ended"] == COMPLETED:  # else the last good checkpoint stays
+            shutil.rmtree(options.scratch, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,20 @@
 """Checkpoints of a training under way: whole or ignored, never of another run."""
 
-import contextlib
-import io
 import json
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from collapse.errors import CollapseError
 from collapse.files import tree_digest, write_atomic
+from collapse.training import state
 
+STATE = "state.pt"
 KEPT = 2
 """Checkpoints kept: the newest, and the one to fall back on should it be damaged."""
 
@@ -25,7 +27,6 @@ class Identity:
     code: str
     tokens: str
     """Digest of the training tokens."""
-    world_size: int
 
 
 @dataclass(frozen=True)
@@ -70,23 +71,27 @@ def save(engine: Any, folder: Path, step: int, identity: Identity, history_diges
     if dist.get_rank() == 0:
         (folder / f"{tag}.json").unlink(missing_ok=True)
         shutil.rmtree(folder / tag, ignore_errors=True)
-        folder.mkdir(parents=True, exist_ok=True)
-    dist.barrier()
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            engine.save_checkpoint(str(folder), tag=tag, client_state={"step": step}, save_latest=False)
-    except RuntimeError as error:  # torch.save has no OSError for a disk that is full
-        raise CollapseError(
-            f"{folder / tag}: the checkpoint could not be written ({str(error).splitlines()[0]}): the disk may be "
-            "full; free some space and start again; the checkpoint before it is kept"
-        ) from None
-    dist.barrier()
+        (folder / tag).mkdir(parents=True, exist_ok=True)
+    whole = state.capture(engine)
     if dist.get_rank() == 0:
+        try:
+            torch.save(whole, folder / tag / STATE)
+        except RuntimeError as error:  # torch.save has no OSError for a disk that is full
+            raise CollapseError(
+                f"{folder / tag}: the checkpoint could not be written ({str(error).splitlines()[0]}): the disk may be "
+                "full; free some space and start again; the checkpoint before it is kept"
+            ) from None
         seal = Seal(identity, step, tree_digest(folder / tag), history_digest or "")
         write_atomic(folder / f"{tag}.json", json.dumps(asdict(seal), indent=2) + "\n")
         for old in sorted(folder.glob("step-*.json"), reverse=True)[KEPT:]:
             old.unlink()
             shutil.rmtree(folder / old.stem, ignore_errors=True)
+    dist.barrier()  # so that no process leaves, and takes the others with it, before the seal is written
+
+
+def newest(folder: Path) -> Path | None:
+    """The folder of the newest sealed checkpoint; None where there is none."""
+    return max((path.with_suffix("") for path in folder.glob("step-*.json")), default=None)
 
 
 @dataclass(frozen=True)
@@ -102,7 +107,7 @@ def candidates(folder: Path, identity: Identity) -> tuple[list[Candidate], list[
     """Whole checkpoints, newest first, and a sentence about each that is damaged.
 
     Raises:
-        CollapseError: where a checkpoint belongs to another spec, other code or another number of processes.
+        CollapseError: where a checkpoint belongs to another spec, other code or other text.
     """
     whole: list[Candidate] = []
     complaints: list[str] = []
@@ -132,22 +137,17 @@ def _check_identity(path: Path, found: Identity, wanted: Identity) -> None:
             f"{path}: the checkpoint was trained on other text (tokens {found.tokens[:16]}, now {wanted.tokens[:16]}): "
             f"{advice}"
         )
-    if found.world_size != wanted.world_size:
-        raise CollapseError(
-            f"{path}: the checkpoint was made by {found.world_size} process(es), and this start has "
-            f"{wanted.world_size}: set execution.processes back to {found.world_size}, or {advice}"
-        )
 
 
 def load(engine: Any, folder: Path, candidate: Candidate) -> None:
-    """Put a checkpoint's state into the engine; called by every rank.
+    """Put a checkpoint's state into the engine; called by every rank. How many ranks made it does not matter.
 
     Raises:
-        CollapseError: where DeepSpeed does not find in it what it needs.
+        CollapseError: where it is of another model, or cannot be read.
     """
-    with contextlib.redirect_stdout(io.StringIO()):
-        path, state = engine.load_checkpoint(str(folder), tag=candidate.tag)
-    if path is None or state.get("step") != candidate.step:
-        raise CollapseError(
-            f"{folder / candidate.tag}: DeepSpeed could not load this checkpoint: move the folder away to start anew"
-        )
+    path = folder / candidate.tag / STATE
+    try:
+        whole = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except (RuntimeError, OSError, UnpicklingError):
+        raise CollapseError(f"{path}: this checkpoint cannot be read: move its folder away to start anew") from None
+    state.restore(engine, whole, path)

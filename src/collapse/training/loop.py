@@ -3,6 +3,7 @@
 import math
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,15 +25,15 @@ from collapse.errors import CollapseError
 from collapse.model.decoder import Decoder
 from collapse.recording.recorder import Recorder
 from collapse.store.history import History
+from collapse.store.publish import COMPLETED
 from collapse.training import checkpoint
+from collapse.training.budget import Budget
 from collapse.training.engine import Device, build_engine, global_gradient_norm, sublayer_gradient_sq
 from collapse.training.measurements import Pending
 from collapse.training.progress import Progress
 from collapse.training.schedule import learning_rate_factor
 
 Array = NDArray[np.int64]
-
-COMPLETED = "completed"
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,12 @@ class Outcome:
     """"completed", or the sentence saying why it ended early."""
     validation_loss: float
     """Loss of the final parameters on held-out sequences, nats; NaN where there are none."""
+    checkpoint: Path | None = None
+    """The last checkpoint of a run that ended early; None where there is none."""
 
 
 class InterruptedRunError(Exception):
-    """The process was asked to stop; a checkpoint of the last step is saved."""
+    """The training left before its end, with a checkpoint of the last step; the message is the reason."""
 
 
 def scope_frequency_loss(spec: RunSpec, store: TokenStore) -> float:
@@ -96,6 +99,7 @@ class Trainer:
         device: where this process computes.
         identity: what its checkpoints belong to.
         scratch: folder of checkpoints and metric history, shared by all processes of the run.
+        began: when this start of the training began, seconds since the epoch; now if left out.
 
     Raises:
         CollapseError: where the token store does not fit the model.
@@ -109,6 +113,7 @@ class Trainer:
         device: Device,
         identity: checkpoint.Identity,
         scratch: Path,
+        began: float | None = None,
     ) -> None:
         self.spec, self.execution, self.store, self.device = spec, execution, store, device
         self.identity, self.checkpoints = identity, scratch / "checkpoints"
@@ -129,6 +134,8 @@ class Trainer:
         self.recorded = frozenset(spec.recorded_steps)
         self.history = History(scratch / "history.zarr", spec.recorded_steps, spec.model.layers) if self.main else None
         self.stop_requested = threading.Event()
+        began = time.time() if began is None else began
+        self.budget = Budget(spec.training.time_limit, began, self.decoder.parameter_count)
 
     @property
     def main(self) -> bool:
@@ -139,7 +146,8 @@ class Trainer:
         """Train from the newest whole checkpoint, or from the start.
 
         Raises:
-            Interrupted: where the process was asked to stop (SIGTERM); a checkpoint is saved first.
+            InterruptedRunError: where the process was asked to stop (SIGTERM) or its time is up; a checkpoint is saved
+                first.
         """
         start = self._resume()
         steps = self.spec.training.steps
@@ -147,20 +155,21 @@ class Trainer:
         progress = Progress(self.spec.run_id, start, steps, self.tokens_per_step, self.scope_loss, pace, self.main)
         pending = Pending(start)
         for step in range(start, steps):
-            self.step(step, pending)
+            with self.budget.step():
+                self.step(step, pending)
             done = step + 1
             at_checkpoint = done % self.execution.checkpoint_every == 0 and done < steps
-            stopping = self._agree_to_stop()
+            stopping = self._agree_to_stop() if done < steps else None
             if at_checkpoint or stopping or done == steps or len(pending) >= self.execution.flush_every:
                 failure = self.flush(pending, progress)
                 if failure is not None:
                     step, how = failure
-                    return Outcome(step + 1, how, math.nan)
+                    return Outcome(step + 1, how, math.nan, checkpoint.newest(self.checkpoints))
                 pending = Pending(done)
                 if at_checkpoint or stopping:
                     self._save(done)
-            if stopping and done < steps:
-                raise InterruptedRunError
+            if stopping:
+                raise InterruptedRunError(stopping)
         return Outcome(steps, COMPLETED, self._validation_loss())
 
     @property
@@ -232,8 +241,9 @@ class Trainer:
         return step, f"{what} was not finite at step {step}"
 
     def _save(self, step: int) -> None:
-        digest = self.history.digest(step) if self.history is not None else None
-        checkpoint.save(self.engine, self.checkpoints, step, self.identity, digest)
+        with self.budget.checkpoint():
+            digest = self.history.digest(step) if self.history is not None else None
+            checkpoint.save(self.engine, self.checkpoints, step, self.identity, digest)
 
     def _resume(self) -> int:
         """Load the newest checkpoint that is whole and agrees with the metric history; the step to go on from."""
@@ -257,13 +267,18 @@ class Trainer:
             Progress.say(f"{self.spec.run_id}: going on from the checkpoint of step {chosen[0].step}")
         return chosen[0].step
 
-    def _agree_to_stop(self) -> bool:
-        """Whether any process was asked to stop: all of them stop after the same step."""
-        if self.world_size == 1:
-            return self.stop_requested.is_set()
-        flag = torch.tensor(float(self.stop_requested.is_set()), device=self.device.torch)
-        dist.all_reduce(flag, op=dist.ReduceOp.MAX)
-        return bool(flag)
+    def _agree_to_stop(self) -> str | None:
+        """Why to stop now, if at all: where a process has a reason all of them stop, after the same step."""
+        reasons = {
+            "asked to stop": self.stop_requested.is_set(),
+            f"the time limit of {self.spec.training.time_limit or 0:g} s is near": self.budget.is_short,
+        }
+        given = list(reasons.values())
+        if self.world_size > 1:
+            flags = torch.tensor(given, dtype=torch.float32, device=self.device.torch)
+            dist.all_reduce(flags, op=dist.ReduceOp.MAX)
+            given = [bool(flag) for flag in flags.tolist()]
+        return next((reason for reason, holds in zip(reasons, given, strict=True) if holds), None)
 
     @torch.no_grad()
     def _validation_loss(self) -> float:

@@ -1,20 +1,22 @@
 """One process of a training: started by the launcher, alone or as one of several."""
 
-from argparse import ArgumentParser, Namespace
+import json
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 
+import psutil
 import torch.distributed as dist
 
 from collapse.config.option import parse_option
 from collapse.config.run import RunSpec
-from collapse.config.training import ExecutionConfig
+from collapse.config.training import ExecutionConfig, TrainingConfig
 from collapse.corpus.store import TokenStore
 from collapse.errors import CollapseError, run_stage
 from collapse.provenance import provenance
-from collapse.store.publish import dataset, publish
+from collapse.store.publish import COMPLETED, dataset, publish
 from collapse.training.checkpoint import Identity
 from collapse.training.engine import choose_device, start_distributed
-from collapse.training.loop import COMPLETED, InterruptedRunError, Trainer
+from collapse.training.loop import InterruptedRunError, Trainer
 from collapse.training.progress import Progress
 
 
@@ -27,6 +29,8 @@ def arguments() -> ArgumentParser:
     parser.add_argument("--tokens", required=True, type=Path, help="folder of the token store")
     parser.add_argument("--scratch", required=True, type=Path, help="folder of checkpoints and metric history")
     parser.add_argument("--out", required=True, type=Path, help="folder of the finished run")
+    parser.add_argument("--time-limit", help="seconds after which to leave with a checkpoint, to be gone on from")
+    parser.add_argument("--began", type=float, default=psutil.Process().create_time(), help=SUPPRESS)
     return parser
 
 
@@ -36,10 +40,12 @@ def parse_specs(options: Namespace) -> tuple[RunSpec, ExecutionConfig]:
     Raises:
         CollapseError: naming everything that is wrong with them.
     """
-    return (
-        parse_option(RunSpec, "--spec", options.spec),
-        parse_option(ExecutionConfig, "--execution", options.execution),
-    )
+    spec = parse_option(RunSpec, "--spec", options.spec)
+    if options.time_limit is not None:
+        training = spec.training.canonical() | {"time_limit": options.time_limit}
+        limited = parse_option(TrainingConfig, "--time-limit", json.dumps(training))
+        spec = spec.model_copy(update={"training": limited})
+    return spec, parse_option(ExecutionConfig, "--execution", options.execution)
 
 
 def work(options: Namespace) -> None:
@@ -55,8 +61,8 @@ def work(options: Namespace) -> None:
     try:
         if dist.get_rank() == 0:
             store.verify()
-        identity = Identity(spec.run_id, options.code, store.manifest.train.sha256, dist.get_world_size())
-        trainer = Trainer(spec, execution, store, device, identity, options.scratch)
+        identity = Identity(spec.run_id, options.code, store.manifest.train.sha256)
+        trainer = Trainer(spec, execution, store, device, identity, options.scratch, options.began)
         if trainer.main:
             Progress.say(
                 f"{spec.run_id}: {trainer.decoder.parameter_count:,} parameters, {spec.training.steps} steps of "
@@ -66,9 +72,9 @@ def work(options: Namespace) -> None:
         with trainer.stopping_on_sigterm():
             try:
                 outcome = trainer.train()
-            except InterruptedRunError:
+            except InterruptedRunError as reason:
                 raise CollapseError(
-                    f"{spec.run_id}: asked to stop; a checkpoint is saved, and the same command goes on from it"
+                    f"{spec.run_id}: {reason}; a checkpoint is saved, and the same command goes on from it"
                 ) from None
         if trainer.history is not None:
             run_values = {
@@ -83,10 +89,14 @@ def work(options: Namespace) -> None:
                 processes=execution.processes,
                 threads=execution.threads,
                 micro_batch_size=execution.micro_batch_size,
+                zero_stage=execution.zero_stage,
+                activation_checkpointing=execution.activation_checkpointing,
             )
             publish(dataset(spec, trainer.history, outcome.steps, run_values, origin, outcome.ended), options.out)
             if outcome.ended != COMPLETED:
-                Progress.say(f"{spec.run_id}: ended early: {outcome.ended}")
+                kept = f"the checkpoint before it is kept: {outcome.checkpoint}"
+                kept = "no checkpoint had been saved before it" if outcome.checkpoint is None else kept
+                Progress.say(f"{spec.run_id}: ended early: {outcome.ended}; {kept}")
     finally:
         dist.destroy_process_group()
 
