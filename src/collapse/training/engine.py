@@ -118,7 +118,8 @@ def build_engine(decoder: Decoder, training: TrainingConfig, execution: Executio
         "steps_per_print": 10**9,
     }
     if bf16:
-        config["data_types"] = {"grad_accum_dtype": "fp32"}
+        # Without the second, what was accumulated in fp32 is rounded to bf16 as it is averaged, by one process too.
+        config |= {"data_types": {"grad_accum_dtype": "fp32"}, "communication_data_type": "fp32"}
     optimizer: torch.optim.Optimizer = torch.optim.AdamW(groups, **adam)
     if replicated and not bf16:
         optimizer = ClippedAdamW(groups, training.clip, **adam)
