@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 from typing import Any
 
@@ -149,13 +150,34 @@ def test_gc_needs_a_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coll
 def test_runs_lists_parts_and_progress(project: ResultPaths, collapse: Any, config: Config) -> None:
     first, second, third, *_ = config.runs
     (project.run(first) / "manifest.json").write_text("{}")
-    fill(project.scratch(f"{second}-0"))
+    checkpoints = fill(project.scratch(f"{second}-{fingerprint('collapse.training')}") / "checkpoints")
+    (checkpoints / "step-00000008.json").write_text("{}")
     (project.root / f"scratch/{third}-0.lock").touch()
     code, printed, _ = collapse("runs", "--configfile", "config/small.yaml")
     assert code == 0
-    states = ["finished  stable", "begun     collapsing", "to do     ablation 1"]
-    states += ["to do     second seed", "to do     no warmup, stream"]
+    states = ["done                     stable", "resumable at step 8      collapsing"]
+    states += [f"to do                    {part}" for part in ("ablation 1", "second seed", "no warmup, stream")]
     assert printed.splitlines() == [f"{run_id:45} {state}" for run_id, state in zip(config.runs, states, strict=True)]
+
+
+def test_plan_prints_every_run_and_the_totals(project: ResultPaths, collapse: Any, config: Config) -> None:
+    code, printed, _ = collapse("plan", "--configfile", "config/small.yaml", "--device", "h100", "--devices", "2")
+    assert code == 0
+    assert [run_id for run_id in config.runs if run_id in printed] == list(config.runs)
+    assert "5 runs of 13.4 k parameters: 0 done, 0 resumable, 5 to do" in printed
+    assert "2 x h100" in printed and "a100" not in printed and "assumed" in printed
+
+
+def test_plan_prints_json_alone(project: ResultPaths, collapse: Any, config: Config) -> None:
+    code, printed, _ = collapse("plan", "--configfile", "config/small.yaml", "--json")
+    assert code == 0
+    assert [run["run_id"] for run in json.loads(printed)["runs"]] == list(config.runs)
+
+
+def test_plan_names_a_wrong_device(project: ResultPaths, collapse: Any) -> None:
+    code, _, error = collapse("plan", "--configfile", "config/small.yaml", "--device", "abacus")
+    assert code == 1
+    assert error.startswith("error: --device abacus: not in the table of devices")
 
 
 def test_generated_pages_match_the_code(tmp_path: Path, collapse: Any) -> None:

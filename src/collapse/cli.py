@@ -1,5 +1,6 @@
 """The `collapse` command: what is done around the workflow. The stages are commands of their own."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -7,11 +8,17 @@ import typer
 
 from collapse import garbage
 from collapse.config import reference
+from collapse.config.fingerprint import fingerprint
 from collapse.config.paths import results
 from collapse.config.roles import roles
 from collapse.config.root import Config, load
+from collapse.config.workflow import Plan
 from collapse.errors import CollapseError, run_stage
 from collapse.files import write_atomic
+from collapse.planning import page
+from collapse.planning.devices import device as find_device
+from collapse.planning.forecast import forecast
+from collapse.planning.states import standing
 from collapse.recording import reference as metrics
 
 app = typer.Typer(
@@ -51,15 +58,28 @@ def _parts(config: Config) -> dict[str, list[str]]:
 def runs(configfile: Annotated[Path, typer.Option(help="The config.")] = CONFIGS / "config.yaml") -> None:
     """List the runs of a config, the parts they play in the figures, and whether they are finished."""
     config = load(configfile)
-    paths = results(config.name)
+    paths, code = results(config.name), fingerprint("collapse.training")
     for run_id, parts in _parts(config).items():
-        if (paths.run(run_id) / "manifest.json").exists():
-            state = "finished"
-        elif any(path.is_dir() for path in (paths.root / "scratch").glob(f"{run_id}-*")):
-            state = "begun"
-        else:
-            state = "to do"
-        typer.echo(f"{run_id:45} {state:9} {', '.join(parts)}".rstrip())
+        typer.echo(f"{run_id:45} {standing(paths, run_id, code)!s:24} {', '.join(parts)}".rstrip())
+
+
+@app.command()
+def plan(
+    configfile: Annotated[Path, typer.Option(help="The config.")] = CONFIGS / "config.yaml",
+    device: Annotated[list[str], typer.Option(help="Estimate the time on this device; repeat for several.")] = [],  # noqa: B006
+    devices: Annotated[int, typer.Option(min=1, help="How many of each work at once.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: bytes, tokens, FLOP, hours.")] = False,
+) -> None:
+    """Say what a config costs, what of it is done, and how long the rest will take; launches nothing.
+
+    Devices: xeon-core, a100, h100, h200; all that fit the config, if none is named. docs/planning.md says how numbers
+    come about.
+    """
+    foreseen = forecast(Plan(load(configfile)), [find_device(name) for name in device], devices)
+    if as_json:
+        typer.echo(json.dumps(page.as_json(foreseen), indent=2))
+    else:
+        page.show(foreseen)
 
 
 @app.command()
