@@ -112,13 +112,7 @@ class TokenStore:
         Raises:
             CollapseError: where it is missing, unfinished or damaged.
         """
-        path = folder / "manifest.json"
-        try:
-            manifest = TokenManifest.model_validate_json(path.read_bytes())
-        except (FileNotFoundError, NotADirectoryError):
-            raise CollapseError(f"{path} does not exist: the token store is missing or unfinished") from None
-        except ValidationError:
-            raise CollapseError(f"{path} is damaged: delete {folder} and tokenize again") from None
+        manifest = read_token_manifest(folder)
         train, validation = (_map(folder, split, manifest) for split in ("train", "validation"))
         return cls(folder, manifest, train, validation)
 
@@ -134,6 +128,21 @@ class TokenStore:
                 raise CollapseError(
                     f"{path} does not have the sha256 of its manifest: delete the folder and tokenize again"
                 )
+
+
+def read_token_manifest(folder: Path) -> TokenManifest:
+    """The manifest of a token store.
+
+    Raises:
+        CollapseError: where the store is missing, or unfinished, or its manifest damaged.
+    """
+    path = folder / "manifest.json"
+    try:
+        return TokenManifest.model_validate_json(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        raise CollapseError(f"{path} does not exist: the token store is missing or unfinished") from None
+    except ValidationError:
+        raise CollapseError(f"{path} is damaged: delete {folder} and tokenize again") from None
 
 
 def _map(folder: Path, split: Split, manifest: TokenManifest) -> Tokens:

@@ -1,6 +1,7 @@
 """The metric history of a training under way: raw Zarr arrays in its scratch folder, one writer."""
 
 import hashlib
+import shutil
 from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,15 +36,22 @@ class History:
     """What has been recorded so far: a row for each step that is to be recorded.
 
     Args:
-        folder: a Zarr group; created where it does not exist.
+        folder: a Zarr group; created where there is none, or none that can be read.
         steps: steps that the run is to record, ascending.
         layers: number of layers L.
     """
 
     def __init__(self, folder: Path, steps: Sequence[int], layers: int) -> None:
         self._steps = steps
+        try:
+            self._open(folder, layers)
+        except (TypeError, ValueError, KeyError):
+            shutil.rmtree(folder)
+            self._open(folder, layers)
+
+    def _open(self, folder: Path, layers: int) -> None:
         group = zarr.open_group(folder, mode="a")
-        rows, chunk = len(steps), min(CHUNK_STEPS, len(steps))
+        rows, chunk = len(self._steps), min(CHUNK_STEPS, len(self._steps))
         layerwise = (len(LAYERWISE_NAMES), layers, len(SUBLAYERS))
         stepwise = (len(STEPWISE_NAMES),)
         self._layerwise = group.require_array(

@@ -103,6 +103,19 @@ class Candidate:
     history: str
 
 
+def seals(folder: Path, identity: Identity) -> list[tuple[Path, Seal | None]]:
+    """The checkpoints of a folder, newest first, with their seals, None where one is damaged.
+
+    Raises:
+        CollapseError: where a checkpoint belongs to another spec, other code or other text.
+    """
+    found = [(path, Seal.read(path)) for path in sorted(folder.glob("step-*.json"), reverse=True)]
+    for path, seal in found:
+        if seal is not None:
+            _check_identity(path, seal.identity, identity)
+    return found
+
+
 def candidates(folder: Path, identity: Identity) -> tuple[list[Candidate], list[str]]:
     """Whole checkpoints, newest first, and a sentence about each that is damaged.
 
@@ -111,12 +124,10 @@ def candidates(folder: Path, identity: Identity) -> tuple[list[Candidate], list[
     """
     whole: list[Candidate] = []
     complaints: list[str] = []
-    for path in sorted(folder.glob("step-*.json"), reverse=True):
-        seal = Seal.read(path)
+    for path, seal in seals(folder, identity):
         if seal is None:
             complaints.append(f"{path}: the checkpoint's seal is damaged; falling back to the one before")
             continue
-        _check_identity(path, seal.identity, identity)
         if not (folder / path.stem).is_dir() or tree_digest(folder / path.stem) != seal.files:
             complaints.append(f"{folder / path.stem}: the checkpoint is damaged; falling back to the one before")
             continue

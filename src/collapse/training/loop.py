@@ -102,7 +102,7 @@ class Trainer:
         began: when this start of the training began, seconds since the epoch; now if left out.
 
     Raises:
-        CollapseError: where the token store does not fit the model.
+        CollapseError: where the token store does not fit the model, or the folder is another run's.
     """
 
     def __init__(
@@ -124,6 +124,7 @@ class Trainer:
                 f"the model's vocabulary (model.vocab_size is {spec.model.vocab_size}): give the model its tokenizer's "
                 "size"
             )
+        checkpoint.seals(self.checkpoints, identity)  # refuses another run's folder before anything is written to it
         self.batches = batches_of(spec, store)
         self.scope_loss = scope_frequency_loss(spec, store)
         self.micro, self.accumulation = execution.split(spec.training.sequences_per_step)
