@@ -71,6 +71,17 @@ def test_the_step_that_ended_a_run_early_counts(make_run: Make) -> None:
     assert summarized["loss_final"] == pytest.approx(float(run["loss"][14:19].mean()))
 
 
+def test_steps_that_were_not_recorded(make_run: Make) -> None:
+    whole = make_run(steps=400, layers=2)
+    kept = sorted({*range(0, 400, 7), *range(280, 310), 399})
+    summarized, expected = (row(run, AnalysisConfig()) for run in (whole.isel(step=kept), whole))
+    assert summarized["steps"] == 400
+    assert summarized["transition_step"] == expected["transition_step"]
+    ends = [step for step in kept if step >= 380]
+    assert summarized["loss_final"] == pytest.approx(float(whole["loss"][ends].mean()))
+    assert summarized["tsim_final"] == pytest.approx(float(whole["tsim_final"][ends].mean()))
+
+
 @pytest.mark.parametrize("steps", [1, 2, 12])
 def test_short_runs(make_run: Make, steps: int) -> None:
     assert row(make_run(steps=steps, layers=2), AnalysisConfig())["steps"] == steps

@@ -11,6 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from collapse.analysis.transition import Transition, find_transition, loss_before
 from collapse.config.analysis import AnalysisConfig
+from collapse.config.training import RecordConfig
 
 CONFIG = AnalysisConfig()
 LEVEL = 0.25
@@ -190,6 +191,45 @@ def test_loss_before_an_early_transition() -> None:
     assert loss_before(with_loss(loss), 2, CONFIG) == 6.5
     assert loss_before(with_loss(loss), np.nan, CONFIG) == 6.0
     assert np.isnan(loss_before(with_loss(loss), 0, CONFIG))
+
+
+def test_loss_before_where_steps_are_missing() -> None:
+    """Means are over the recorded ones of so many consecutive steps, however many that is."""
+    run = with_loss(np.linspace(7, 5, 200)).isel(step=[*range(0, 150, 30), *range(150, 180), 199])
+    assert loss_before(run, 180, CONFIG) == pytest.approx(float(run["loss"].sel(step=slice(160, 179)).mean()))
+    assert loss_before(run, 150, CONFIG) == float(run["loss"].sel(step=120))
+    assert loss_before(run, 15, CONFIG) == 7.0
+
+
+def policy(steps: int, every: int, *dense: tuple[int, int]) -> list[int]:
+    return RecordConfig(every=every, dense=list(dense)).recorded(steps)
+
+
+@given(st.integers(1, 12), st.integers(0, 150))
+def test_a_transition_in_a_dense_window_is_where_it_is_with_every_step(every: int, margin: int) -> None:
+    t = curve(40, 110, 280)
+    kept = policy(len(t), every, (265 - min(margin, 150), 400))
+    full, sparse = find(t), find_transition(kept, t[kept], CONFIG)
+    assert sparse.collapsed
+    assert (sparse.step, sparse.settled) == (full.step, full.settled)
+
+
+@pytest.mark.parametrize("every", [2, 5, 10, 20])
+def test_without_a_window_a_transition_is_found_as_well_as_it_was_recorded(every: int) -> None:
+    t = curve(40, 110, 280, width=10)
+    kept = policy(len(t), every)
+    full, sparse = find(t), find_transition(kept, t[kept], CONFIG)
+    assert sparse.collapsed
+    assert full.step - every <= sparse.step <= full.step + 2 * every
+    assert abs(sparse.settled - full.settled) <= 2 * every
+    assert {sparse.step, sparse.settled} <= set(kept)
+
+
+def test_the_end_of_a_sparse_run_is_its_last_steps_not_its_last_records() -> None:
+    """Every 50th step: twenty records would reach back to where the run had not collapsed yet."""
+    t = curve(500, steps=1000)
+    kept = policy(len(t), 50)
+    assert find_transition(kept, t[kept], CONFIG).collapsed
 
 
 def test_repaired_is_below_collapsed() -> None:

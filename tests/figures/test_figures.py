@@ -20,7 +20,7 @@ from collapse.config.analysis import AnalysisConfig
 from collapse.config.figures import FiguresConfig, Palette
 from collapse.figures import frequency_loss, overview
 from collapse.figures.gradient_norms import steps_shown
-from collapse.figures.panels import layers_shown, masked, window
+from collapse.figures.panels import layers_shown, masked, smooth, window
 from collapse.figures.runs import Shown
 from collapse.figures.style import FULL, INK, colour_map, ordered_colours, save, theme
 
@@ -61,6 +61,30 @@ def lines(ax: mpl.axes.Axes) -> dict[str, mpl.lines.Line2D]:
 @pytest.mark.parametrize(("steps", "layers"), [(300, 12), (12, 2), (1, 1)])
 def test_every_kind_of_run(make_run: Make, family: str, kind: str, steps: int, layers: int) -> None:
     draw(family, make_run(kind, steps=steps, layers=layers)).draw_without_rendering()
+
+
+SPARSE = [*range(0, 220, 25), *range(220, 235), 299]
+
+
+@pytest.mark.parametrize("family", OF_ONE_RUN)
+def test_steps_that_were_not_recorded(make_run: Make, family: str) -> None:
+    figure = draw(family, make_run("collapsing", steps=300, layers=3).isel(step=SPARSE))
+    figure.draw_without_rendering()
+    for ax in figure.axes:
+        if ax.get_xlabel() == "optimizer step":
+            assert 0 <= ax.get_xlim()[0] < ax.get_xlim()[1] <= 299
+
+
+def test_what_is_drawn_of_a_sparse_run_stays_at_its_steps(make_run: Make) -> None:
+    run = make_run("collapsing", steps=300, layers=3).isel(step=SPARSE)
+    steps = run["step"].values
+    np.testing.assert_allclose(smooth(steps, steps)[:8], steps[:8])
+    assert smooth(steps, steps)[15] == pytest.approx(steps[11:20].mean())
+    row = {"collapsed": True, "transition_step": 220.0, "transition_length": 79.0}
+    assert list(steps_shown(steps, row)) == [220, 228, 234, 299]
+    image = draw("tsim_heatmap", run).axes[0].get_images()[0].get_array()
+    assert image.shape == (6, 300)
+    assert (image[:, 30] == image[:, 25]).all() and (image[:, 45] == image[:, 50]).all()
 
 
 @pytest.mark.parametrize("family", OF_ONE_RUN)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from collapse.analysis.transition import find_transition, loss_before
+from collapse.analysis.transition import find_transition, last_steps, loss_before
 from collapse.config.analysis import AnalysisConfig
 from collapse.config.option import parse_option
 from collapse.errors import run_stage
@@ -47,16 +47,16 @@ def row(run: xr.Dataset, config: AnalysisConfig) -> dict[str, Any]:
     """A run in a line.
 
     Returns:
-        `run_id`, `placement`, `lr` (peak), `warmup_steps`, `seed`, `scope` from its spec; `steps` that it recorded;
-        `collapsed`, `transition_step` and `transition_length` (steps; NaN where none); `loss_before_transition`, the
-        lowest that it had learned to by then (by its end where none); `loss_final` and `tsim_final`, means over its
-        last `final_steps`; `freq_loss` of its own scope and `validation_loss`; `ended`: "completed", or why it did not.
-        Losses in nats.
+        `run_id`, `placement`, `lr` (peak), `warmup_steps`, `seed`, `scope` from its spec; `steps` that it made,
+        recorded or not; `collapsed`, `transition_step` and `transition_length` (steps; NaN where none);
+        `loss_before_transition`, the lowest that it had learned to by then (by its end where none); `loss_final` and
+        `tsim_final`, means over what was recorded of its last `final_steps`; `freq_loss` of its own scope and
+        `validation_loss`; `ended`: "completed", or why it did not. Losses in nats.
     """
     spec = spec_of(run)
     training = spec["training"]
     measured = run[["step", "loss", "tsim_final"]].to_dataframe().dropna(how="all")
-    final = measured.tail(config.final_steps).mean()
+    final = measured[last_steps(measured.index.to_numpy(), config.final_steps)].mean()
     transition = find_transition(measured.index, measured["tsim_final"], config)
     return {
         "run_id": run.attrs["run_id"],
@@ -65,7 +65,7 @@ def row(run: xr.Dataset, config: AnalysisConfig) -> dict[str, Any]:
         "warmup_steps": training["warmup_steps"],
         "seed": training["seed"],
         "scope": training["scope"],
-        "steps": run.sizes["step"],
+        "steps": int(run["step"][-1]) + 1,
         "collapsed": transition.collapsed,
         "transition_step": transition.step,
         "transition_length": transition.length,

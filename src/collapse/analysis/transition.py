@@ -1,7 +1,8 @@
 """When a run collapsed: the sharp rise of last-layer token similarity, from stored metrics only.
 
-The definition, for last-layer token similarity t(s) at the measured (finite) steps s, smoothed by a running median of
-`smoothing_steps`, with thresholds from `AnalysisConfig`:
+The definition, for last-layer token similarity t(s) at the measured (recorded, finite) steps s, smoothed by a running
+median of `smoothing_steps` of them, with thresholds from `AnalysisConfig`. Not every step of a run need be recorded:
+lengths are differences of step numbers, and "first" and "last" are among the measured steps.
 
 1. The run is *collapsed* if t stays above `collapsed_tsim` over its last `final_steps` steps (over all of a shorter
    run). The other points are defined for collapsed runs only.
@@ -62,13 +63,13 @@ def find_transition(steps: ArrayLike, tsim: ArrayLike, config: AnalysisConfig) -
     """
     curve = pd.Series(np.asarray(tsim, float), index=np.asarray(steps)).dropna()
     curve = curve.rolling(config.smoothing_steps, center=True, min_periods=1).median()
-    t = curve.to_numpy()
-    if not len(t) or not (t[-config.final_steps :] > config.collapsed_tsim).all():
+    t, at = curve.to_numpy(), curve.index.to_numpy()
+    if not len(t) or not (t[last_steps(at, config.final_steps)] > config.collapsed_tsim).all():
         return NO_TRANSITION
     repaired = _last(t < config.repaired_tsim)
     start = repaired + 1 + int(np.argmax(t[repaired + 1 :] > config.collapsed_tsim))
     previous = _last(t[: max(repaired, 0)] > config.collapsed_tsim) + 1
-    onset = previous + _onset(t[previous : start + 1], config.rise_fraction)
+    onset = previous + _onset(at[previous : start + 1], t[previous : start + 1], config.rise_fraction)
     settled = _last(t <= config.collapsed_tsim) + 1
     return Transition(collapsed=True, step=float(curve.index[onset]), settled=float(curve.index[settled]))
 
@@ -81,13 +82,26 @@ def transition_of(run: xr.Dataset, config: AnalysisConfig) -> Transition:
 def loss_before(run: xr.Dataset, step: float, config: AnalysisConfig) -> float:
     """The lowest loss that a run had reached before a step: its lowest mean over `final_steps` consecutive steps, nats.
 
-    With fewer steps than that before it, their mean; without any, NaN. A NaN step stands for the run's end.
+    The mean is over those of them that were recorded. With fewer steps than that before it, the mean of them all;
+    without any, NaN. A NaN step stands for the run's end.
     """
     loss = run["loss"].to_series()
     loss = (loss if np.isnan(step) else loss[loss.index < step]).dropna()
     if loss.empty:
         return np.nan
-    return float(loss.rolling(min(config.final_steps, len(loss))).mean().min())
+    steps, total = loss.index.to_numpy(), np.concatenate([[0.0], loss.cumsum()])
+    ends = np.arange(1, len(loss) + 1)
+    starts = np.searchsorted(steps, steps - config.final_steps, side="right")
+    whole = steps - steps[0] >= config.final_steps - 1
+    if not whole.any():
+        return float(loss.mean())
+    return float(((total[ends] - total[starts]) / (ends - starts))[whole].min())
+
+
+def last_steps(steps: NDArray[np.int_], count: int) -> NDArray[np.bool_]:
+    """Which of some ascending steps are among the last `count` up to the last of them."""
+    among: NDArray[np.bool_] = steps + count > steps[-1:]
+    return among
 
 
 def _last(condition: NDArray[np.bool_]) -> int:
@@ -96,13 +110,15 @@ def _last(condition: NDArray[np.bool_]) -> int:
     return int(found[-1]) if len(found) else -1
 
 
-def _onset(t: NDArray[np.float64], rise_fraction: float) -> int:
-    """Index of the first step of the sharp rise that ends at the last value of `t`."""
+def _onset(steps: NDArray[np.int_], t: NDArray[np.float64], rise_fraction: float) -> int:
+    """Index of the first step of the sharp rise that ends at the last value of `t`, taken at some steps."""
     lowest = t.min()
     half = (1 - lowest) / 2
     reached = np.minimum.accumulate(t[::-1])[::-1]  # t never falls below this again
     ends = np.searchsorted(reached, reached + half)
-    lengths = np.where(ends < len(t), ends - np.arange(len(t)), len(t))
+    never = steps[-1] - steps[0] + 1
+    lengths = np.where(ends < len(t), steps[np.minimum(ends, len(t) - 1)] - steps, never)
     steepest = int(lengths.argmin())
-    level = t[max(0, steepest - REACH * int(lengths[steepest])) : steepest + 1].min()
+    before = np.searchsorted(steps, steps[steepest] - REACH * int(lengths[steepest]))
+    level = t[before : steepest + 1].min()
     return min(_last(t <= level + rise_fraction * (1 - level)) + 1, len(t) - 1)

@@ -52,9 +52,9 @@ def _losses(ax: Axes, curves: Sequence[tuple[Shown, object, str]]) -> None:
         steps, loss = run["step"].values, run["loss"].values
         curve(ax, steps, loss, color=colour, alpha=0.25, linewidth=0.6, zorder=1.8)
         period = max(1, len(steps) // _MARKERS_A_CURVE)
-        curve(ax, steps, smooth(loss), color=colour)
+        curve(ax, steps, smooth(steps, loss), color=colour)
         ax.plot(
-            *(values[index * period // len(curves) :: period] for values in (steps, smooth(loss))),
+            *(values[index * period // len(curves) :: period] for values in (steps, smooth(steps, loss))),
             color=colour,
             label=label,
             linestyle="none",

@@ -21,14 +21,15 @@ CURVES = 11
 def steps_shown(steps: NDArray[np.int_], row: Row) -> NDArray[np.int_]:
     """Eleven steps, evenly spread over the transition, or from its first step on where it took fewer than ten.
 
-    Over the whole run where there was no transition; fewer where the run has fewer.
+    Over the whole run where there was no transition; the recorded steps next to them, fewer where there are fewer.
     """
     first, last = float(steps[0]), float(steps[-1])
     if row["collapsed"]:
         first = row["transition_step"]
         last = min(first + max(row["transition_length"], CURVES - 1), last)
+    wanted = first + np.linspace(0, last - first, CURVES).round()
     inside = steps[(steps >= first) & (steps <= last)]
-    chosen: NDArray[np.int_] = inside[np.unique(np.linspace(0, len(inside) - 1, CURVES).round().astype(int))]
+    chosen: NDArray[np.int_] = inside[np.unique(np.abs(inside - wanted[:, None]).argmin(axis=1))]
     return chosen
 
 

@@ -60,7 +60,8 @@ def _runs(loss: Axes, tsim: Axes, shown: Sequence[Shown], collapsing: Shown) -> 
 
     def draw_run(run: xr.Dataset, **look: Any) -> None:
         for ax, name in ((loss, "loss"), (tsim, "tsim_final")):
-            curve(ax, run["step"].values, smooth(run[name].values), **look)
+            steps = run["step"].values
+            curve(ax, steps, smooth(steps, run[name].values), **look)
 
     for (placement, collapsed), colour in COLOURS.items():
         group = [run for run, row in shown if (row["placement"], row["collapsed"]) == (placement, collapsed)]

@@ -43,9 +43,10 @@ def layer_curves(ax: Axes, values: xr.DataArray, style: FiguresConfig) -> None:
         curve(ax, values["step"].values, values.sel(layer=layer).values, color=colour, label=str(layer))
 
 
-def smooth(values: Any) -> Any:
-    """A centred running mean over nine steps: what a loss curve does under its batch noise."""
-    return pd.Series(values).rolling(9, center=True, min_periods=1).mean().to_numpy()
+def smooth(steps: Any, values: Any) -> Any:
+    """A centred running mean over nine steps, those recorded of them: what a loss curve does under its batch noise."""
+    around = pd.Series(values, pd.to_timedelta(steps, unit="s")).rolling("9s", center=True, min_periods=1)
+    return around.mean().to_numpy()
 
 
 def curve(ax: Axes, steps: Any, values: Any, **options: Any) -> None:
@@ -93,6 +94,8 @@ def log_axis(ax: Axes, values: Any) -> None:
 def depth_map(ax: Axes, values: xr.DataArray, floor: float, top: float, style: FiguresConfig) -> AxesImage:
     """A map over step and depth on a logarithmic colour scale; each layer is two rows, attention below its FFN.
 
+    Steps that were not recorded look like the nearest that was.
+
     Args:
         ax: Where to draw.
         values: (step, layer, sublayer).
@@ -101,6 +104,8 @@ def depth_map(ax: Axes, values: xr.DataArray, floor: float, top: float, style: F
         style: Gives the palette.
     """
     layers = values.sizes["layer"]
+    first, last = values["step"].values[[0, -1]]
+    values = values.sel(step=np.arange(first, last + 1), method="nearest")
     image = values.transpose("layer", "sublayer", "step").values.reshape(2 * layers, -1).astype(float)
     steps = values["step"].values
     picture = ax.imshow(
