@@ -1,5 +1,6 @@
 """Bad input: one clear sentence, exit status 1, no traceback."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from collapse.config.training import ExecutionConfig
 from collapse.errors import CollapseError
+from collapse.training.__main__ import crowded
 from collapse.training.engine import choose_device
 
 
@@ -49,10 +51,12 @@ def test_damaged_tokens_are_not_trained_on(lab, tmp_path: Path) -> None:
 
 
 def test_a_failure_of_several_processes_is_no_traceback(lab, tmp_path: Path) -> None:
-    execution = lab.execution(processes=2, micro_batch_size=4)
+    threads = len(os.sched_getaffinity(0))
+    execution = lab.execution(processes=2, micro_batch_size=4, threads=threads)
     done = lab.run(lab.spec(vocab_size=100), execution, tmp_path)
     assert "one of the 2 training processes failed" in sentence(done)
-    assert "the tokenizer has 256 pieces" in done.stderr and len(done.stderr.splitlines()) <= 6
+    assert "the tokenizer has 256 pieces" in done.stderr and len(done.stderr.splitlines()) <= 7
+    assert done.stderr.count(f"2 process(es) of {threads} thread(s) share") == 1
 
 
 def test_a_folder_that_cannot_be_written_to(lab) -> None:
@@ -74,11 +78,19 @@ def test_a_spec_with_mistakes_names_them_all(lab, tmp_path: Path) -> None:
     assert "heads must divide width" in message and "training.lr" in message
 
 
+def test_more_threads_than_cores_are_allowed_and_said(lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2})
+    assert crowded(lab.execution(processes=3)) is None and crowded(lab.execution(threads=3)) is None
+    assert "2 process(es) of 2 thread(s) share 3 core(s)" in crowded(lab.execution(processes=2, threads=2))
+
+
 def test_a_step_that_does_not_divide() -> None:
     execution = ExecutionConfig(micro_batch_size=3)
     with pytest.raises(ValueError, match=r"the 8 sequences .*micro_batch_size = 3"):
         execution.split(8)
     with pytest.raises(ValueError, match=r"execution\.processes = 2"):
         ExecutionConfig(micro_batch_size=3, processes=2).split(3)
+    with pytest.raises(ValueError, match=r"1 sequence\(s\) is too small .* set execution\.processes to 1 or less"):
+        ExecutionConfig(micro_batch_size=1, processes=2).split(1)
     assert ExecutionConfig(micro_batch_size=4).split(1) == (1, 1)
     assert np.prod(ExecutionConfig(micro_batch_size=4, processes=2).split(64)) == 32

@@ -12,6 +12,7 @@ from contextlib import nullcontext
 
 from filelock import FileLock, Timeout
 
+from collapse.config.training import ExecutionConfig
 from collapse.errors import CollapseError, run_stage
 from collapse.leases import lease
 from collapse.store.publish import COMPLETED
@@ -45,6 +46,17 @@ def _torchrun(processes: int, began: float) -> None:
         ) from None
 
 
+def crowded(execution: ExecutionConfig) -> str | None:
+    """A sentence where a training has more threads than it has cores, which is allowed and slow."""
+    cores = len(os.sched_getaffinity(0))
+    if execution.processes * execution.threads <= cores:
+        return None
+    return (
+        f"{execution.processes} process(es) of {execution.threads} thread(s) share {cores} core(s) and slow each other "
+        "down: execution.processes times execution.threads should be no more than that"
+    )
+
+
 def launch(options: Namespace) -> None:
     """Train a run, and clear its scratch folder once it is completed and published.
 
@@ -53,12 +65,8 @@ def launch(options: Namespace) -> None:
     """
     spec, execution = parse_specs(options)
     device = choose_device(spec.training, execution)
-    cores = len(os.sched_getaffinity(0))
-    if device.kind == "cpu" and execution.processes * execution.threads > cores:
-        Progress.say(
-            f"{spec.run_id}: {execution.processes} process(es) of {execution.threads} thread(s) share {cores} core(s) "
-            "and slow each other down: execution.processes times execution.threads should be no more than that"
-        )
+    if device.kind == "cpu" and (warning := crowded(execution)):
+        Progress.say(f"{spec.run_id}: {warning}")
     options.scratch.mkdir(parents=True, exist_ok=True)
     lock = FileLock(options.scratch.with_name(options.scratch.name + ".lock"))
     try:
