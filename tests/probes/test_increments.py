@@ -1,8 +1,10 @@
 """The increments against a plain float64 loop, the training's own recorder, and the command as it is run."""
 
 import json
+import shutil
 import sys
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -196,16 +198,25 @@ def test_every_position_is_in_one_bin(n):
 
 @pytest.fixture
 def command(spec, byte_tokens, tmp_path, monkeypatch):
-    def run(first, last, **changes):
+    def run(first, last, tokens=byte_tokens, **changes):
         out = tmp_path / f"increments-{first}-{last}.zarr"
         text = json.dumps(spec.model_copy(update=changes).canonical())
-        arguments = ["--spec", text, "--tokens", str(byte_tokens), "--seeds", str(first), str(last), "--code", "abc"]
+        arguments = ["--spec", text, "--tokens", str(tokens), "--seeds", str(first), str(last), "--code", "abc"]
         monkeypatch.setattr(sys, "argv", ["x", *arguments, "--scratch", str(tmp_path / "scratch"), "--out", str(out)])
         increments._main()
         return out
 
     yield run
     torch.set_grad_enabled(True)
+
+
+def test_damaged_tokens_are_not_measured(command, byte_tokens, tmp_path, monkeypatch):
+    damaged = Path(shutil.copytree(byte_tokens, tmp_path / "tokens"))
+    content = bytearray((damaged / "train.bin").read_bytes())
+    content[1000] ^= 1
+    (damaged / "train.bin").write_bytes(content)
+    with pytest.raises(CollapseError, match=r"train\.bin does not have the sha256 of its manifest"):
+        command(0, 1, tokens=damaged)
 
 
 def test_slices_make_one_dataset(spec, command, tmp_path, monkeypatch):

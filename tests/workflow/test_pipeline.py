@@ -162,7 +162,7 @@ def test_after_a_kill_the_same_command_goes_on_from_the_checkpoint(finished: Any
 
 
 def test_a_failing_run_stops_neither_the_others_nor_loses_anything(finished: Any, miniature: dict[str, Any]) -> None:
-    """A corrupt token store fails the trainings, each with a sentence; what was finished stays."""
+    """A corrupt token store fails two trainings and four probes, each with a sentence; what was finished stays."""
     miniature["name"] = "broken"
     configfile = finished.write_config(miniature, "broken.yaml")
     tokens = parse(miniature).data.tokens_id
@@ -172,7 +172,7 @@ def test_a_failing_run_stops_neither_the_others_nor_loses_anything(finished: Any
     ran = finished.snakemake("--cores=2", f"--configfile={configfile}", "--touch", "tokenize")
     ran = finished.snakemake("--cores=2", f"--configfile={configfile}")
     assert ran.returncode != 0
-    assert ran.stdout.count("error: ") == 2
-    assert ran.stdout.count("returned non-zero exit status 1") == 2  # the stage's own, not that of the tee behind it
+    assert ran.stdout.count("error: ") == 6
+    assert ran.stdout.count("returned non-zero exit status 1") == 6  # the stage's own, not that of the tee behind it
     assert "Traceback" not in ran.stdout
     assert (stored / "manifest.json").exists()

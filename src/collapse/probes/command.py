@@ -66,7 +66,9 @@ class Job(Generic[S]):
         Raises:
             CollapseError: where the token store is missing or damaged, or too short.
         """
-        return read_window(TokenStore.open(self.tokens).train, self.spec.model, self.spec.window)
+        store = TokenStore.open(self.tokens)
+        store.verify()
+        return read_window(store.train, self.spec.model, self.spec.window)
 
     def publish(self, data: xr.Dataset, variables: dict[str, tuple[str, str, str]]) -> None:
         """Write the finished Dataset and its manifest, and forget the parts."""
