@@ -1,0 +1,75 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapse.training.budget import BYTES_A_SECOND, MARGIN, SPARE_SECONDS, STATE_BYTES, Budget
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1e9
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_without_a_limit_there_is_always_time() -> None:
+    clock = Clock()
+    budget = Budget(None, clock.now, 10**12, clock)
+    clock.now += 1e9
+    assert not budget.is_short
+
+
+def test_what_was_used_before_the_training_counts() -> None:
+    clock = Clock()
+    assert not Budget(100, clock.now - 50, 1000, clock).is_short
+    assert Budget(100, clock.now - 99.5, 1000, clock).is_short
+
+
+def test_the_first_checkpoint_is_guessed_from_the_size_of_the_model() -> None:
+    clock, seconds = Clock(), 40.0
+    parameters = int(seconds * BYTES_A_SECOND / STATE_BYTES)
+    assert Budget(MARGIN * seconds, clock.now, parameters, clock).is_short
+    assert not Budget(MARGIN * seconds + 2 * SPARE_SECONDS, clock.now, parameters, clock).is_short
+
+
+def test_one_slow_step_is_forgotten() -> None:
+    clock = Clock()
+    budget = Budget(1000, clock.now, 0, clock)
+    for seconds in (600, *[1] * 30):
+        with budget.step():
+            clock.now += seconds
+        if seconds == 600:
+            assert budget.is_short
+    assert not budget.is_short
+
+
+@given(
+    st.floats(10, 10_000),
+    st.lists(st.floats(0.01, 5), min_size=1, max_size=30),
+    st.lists(st.floats(0.01, 30), min_size=1, max_size=5),
+    st.integers(1, 50),
+)
+def test_it_leaves_in_time(limit: float, steps: list[float], checkpoints: list[float], every: int) -> None:
+    """Where no step and no checkpoint takes over one and a half times the longest before it, the limit is kept."""
+    clock = Clock()
+    end = clock.now + limit
+    budget = Budget(limit, clock.now, int(max(checkpoints) * BYTES_A_SECOND / STATE_BYTES), clock)
+    longest = max(steps)
+    done = 0
+    while not budget.is_short:
+        with budget.step():
+            clock.now += longest if done % 20 == 0 else steps[done % len(steps)]
+        done += 1
+        if done % every == 0:
+            with budget.checkpoint():
+                clock.now += max(checkpoints)
+    started = done > 0
+    with budget.checkpoint():
+        clock.now += max(checkpoints)
+    assert clock.now <= end or not started or limit < MARGIN * (longest + max(checkpoints)) + longest + max(checkpoints)
+
+
+def test_a_failed_step_raises() -> None:
+    with pytest.raises(ZeroDivisionError), Budget(10, 0, 0).step():
+        1 / 0  # noqa: B018
