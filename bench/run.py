@@ -54,7 +54,7 @@ def contestants(config: Config, folder: Path) -> dict[str, Callable[[int], None]
     spec = next(iter(config.runs.values()))
     execution = config.execution
     store = token_store(config, folder)
-    trainer = Trainer(spec, execution, store, DEVICE, Identity(spec.run_id, "bench", "Zipf", 1), folder / "recorded")
+    trainer = Trainer(spec, execution, store, DEVICE, Identity(spec.run_id, "bench", "Zipf"), folder / "recorded")
     progress = Progress("bench", 0, sys.maxsize, trainer.tokens_per_step, 0.0, sys.maxsize, speaks=False)
 
     def recorded(start: int) -> None:
