@@ -20,7 +20,7 @@ FLOORS = {
             ["training", "probes", "analysis"],
             ["figures"],
             ["report"],
-            ["garbage", "planning", "cli"],
+            ["garbage", "verify", "planning", "cli"],
         )
     )
     for name in names

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from collapse import garbage
+from collapse import verify as verification
 from collapse.config import reference
 from collapse.config.fingerprint import fingerprint
 from collapse.config.paths import results
@@ -76,10 +77,7 @@ def plan(
     come about.
     """
     foreseen = forecast(Plan(load(configfile)), [find_device(name) for name in device], devices)
-    if as_json:
-        typer.echo(json.dumps(page.as_json(foreseen), indent=2))
-    else:
-        page.show(foreseen)
+    typer.echo(json.dumps(page.as_json(foreseen), indent=2) if as_json else page.as_text(foreseen))
 
 
 @app.command()
@@ -112,6 +110,22 @@ def gc(
         typer.echo(f"removed {len(found)}, {_size(total)}")
     else:
         typer.echo(f"{len(found)} to remove, {_size(total)}: collapse gc --remove")
+
+
+@app.command()
+def verify(results: Annotated[Path, typer.Argument(help="A results folder, such as results/laptop.")]) -> None:
+    """Compute the digests of everything finished again, and name whatever is damaged or missing."""
+    whole, damaged = 0, 0
+    for store in verification.verify(results):
+        whole, damaged = whole + (not store.problems), damaged + bool(store.problems)
+        for problem in store.problems:
+            typer.echo(problem)
+    if damaged:
+        raise CollapseError(
+            f"{results}: {damaged} of {whole + damaged} stores are not whole: delete each with its manifest, and make "
+            "it again"
+        )
+    typer.echo(f"{whole} stores whole")
 
 
 @app.command()

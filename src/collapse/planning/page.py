@@ -1,16 +1,11 @@
 """A forecast for people, and for machines."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
-
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from collapse.planning.cost import Memory
 from collapse.planning.forecast import Estimate, Forecast
 
-WIDTH = 140
-"""Characters of a line where nobody looks: in a pipe, or a file."""
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z")
 _MEMORY = {
     "parameters": "parameters",
@@ -42,56 +37,71 @@ def duration(hours: float | None) -> str:
     return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} days" if years < 2 else f"{years:.0f} years"
 
 
-def _table(title: str, *columns: str) -> Table:
-    """The first column is text, the others are numbers, and the last one is as wide as it likes."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index == 0 else "right", no_wrap=True, overflow="ignore")
-    return table
+def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Lines of a table whose first column is text, and whose others are numbers."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    yield title
+    for cells in (header, ["-" * width for width in widths], *rows):
+        padded = (cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True))
+        yield "  ".join(["", cells[0].ljust(widths[0]), *padded]).rstrip()
 
 
-def _runs(forecast: Forecast) -> Table:
-    table = _table("Runs", "run", "state", "steps", "tokens", "FLOP", "metrics")
-    for run in forecast.runs:
-        numbers = (f"{run.steps:,}", scaled(run.tokens), scaled(run.flops), scaled(run.store_bytes, "B"))
-        table.add_row(run.run_id, str(run.standing), *numbers)
-    return table
+def _runs(forecast: Forecast) -> Iterator[str]:
+    rows = [
+        (run.run_id, str(run.standing), f"{run.steps:,}", scaled(run.tokens), scaled(run.flops, "FLOP"),
+         scaled(run.store_bytes, "B"))
+        for run in forecast.runs
+    ]  # fmt: skip
+    return _table("Runs", ("run", "state", "steps", "tokens", "operations", "metrics"), rows)
 
 
-def _summary(forecast: Forecast) -> list[str]:
+def _summary(forecast: Forecast) -> Iterator[str]:
     done, begun, left = (forecast.count(state) for state in ("done", "resumable", "to do"))
     tokens, operations = (sum(getattr(run, name) for run in forecast.runs) for name in ("tokens", "flops"))
-    lines = [
+    yield (
         f"{len(forecast.runs)} runs of {scaled(forecast.parameters)} parameters: "
-        f"{done} done, {begun} resumable, {left} to do",
+        f"{done} done, {begun} resumable, {left} to do"
+    )
+    yield (
         f"all: {scaled(tokens)} tokens, {scaled(operations, 'FLOP')}; "
-        f"left: {scaled(forecast.tokens_left)} tokens, {scaled(forecast.flops_left, 'FLOP')}",
-    ]
+        f"left: {scaled(forecast.tokens_left)} tokens, {scaled(forecast.flops_left, 'FLOP')}"
+    )
     if other := sum(run.standing.other_code for run in forecast.runs):
-        lines.append(f"{other} of those done were trained by other code than there is now (docs/workflow.md)")
-    return lines
+        yield f"{other} of those done were trained by other code than there is now (docs/workflow.md)"
 
 
-def _needs(forecast: Forecast) -> Table:
-    """Memory a device, a column a precision."""
+def _needs(forecast: Forecast) -> Iterator[str]:
+    """Memory a process, a column a precision."""
     columns: dict[str, Memory] = {}
     for estimate in forecast.estimates:
         columns.setdefault(f"{estimate.precision} on {'GPU' if estimate.device.is_gpu else 'CPU'}", estimate.memory)
-    table = _table("Memory a process", "what", *columns)
-    for name, label in _MEMORY.items():
-        table.add_row(label, *(scaled(getattr(memory, name), "B") for memory in columns.values()))
-    table.add_row("peak", *(scaled(memory.total, "B") for memory in columns.values()), style="bold")
-    return table
+    parts = (*_MEMORY.items(), ("total", "peak"))
+    rows = [(label, *(scaled(getattr(memory, name), "B") for memory in columns.values())) for name, label in parts]
+    return _table("Memory a process", ("what", *columns), rows)
 
 
-def _disk(forecast: Forecast) -> Table:
+def _disk(forecast: Forecast) -> Iterator[str]:
     disk = forecast.disk
-    table = _table("Disk", "what", "size")
-    table.add_row("token stores", "known once made" if disk.tokens is None else scaled(disk.tokens, "B"))
-    table.add_row("metrics of all runs", scaled(disk.stores, "B"))
-    table.add_row("probes", scaled(disk.probes, "B"))
-    table.add_row("checkpoints and history of a run under way", scaled(disk.training, "B"))
-    return table
+    rows = [
+        ("token stores", "known once made" if disk.tokens is None else scaled(disk.tokens, "B")),
+        ("metrics of all runs", scaled(disk.stores, "B")),
+        ("probes", scaled(disk.probes, "B")),
+        ("checkpoints and history of a run under way", scaled(disk.training, "B")),
+    ]
+    return _table("Disk", ("what", "size"), rows)
+
+
+def _probes(forecast: Forecast) -> Iterator[str]:
+    rows = [
+        (
+            probe.name,
+            str(probe.jobs),
+            str(probe.done),
+            "" if probe.memory_mb is None else scaled(1e6 * probe.memory_mb, "B"),
+        )
+        for probe in forecast.probes
+    ]
+    return _table("Probes and theory (snakemake initialization)", ("dataset", "jobs", "done", "memory a job"), rows)
 
 
 def _device(estimate: Estimate) -> tuple[str, ...]:
@@ -109,40 +119,20 @@ def _device(estimate: Estimate) -> tuple[str, ...]:
     )
 
 
-def _devices(forecast: Forecast) -> Table:
-    table = _table(
-        "Time for the trainings that are left", "devices", "memory of one", "model-FLOP/s of one", "runs at once",
-        "until the end", "device time",
-    )  # fmt: skip
+def _devices(forecast: Forecast) -> Iterator[str]:
+    header = ("devices", "memory of one", "speed of one", "runs at once", "until the end", "device time")
+    yield from _table("Time for the trainings that are left", header, [_device(e) for e in forecast.estimates])
     for estimate in forecast.estimates:
-        table.add_row(*_device(estimate))
-    return table
+        if estimate.why_not:
+            yield f"{estimate.device.name}: {estimate.why_not}"
+    for estimate in forecast.estimates:
+        yield f"{estimate.device.name}: {estimate.device.basis}: {estimate.device.source}"
 
 
-def _notes(forecast: Forecast) -> list[str]:
-    notes = [f"{e.device.name}: {e.why_not}" for e in forecast.estimates if e.why_not]
-    return notes + [f"{e.device.name}: {e.device.basis}: {e.device.source}" for e in forecast.estimates]
-
-
-def _probes(forecast: Forecast) -> Table:
-    table = _table("Probes and theory (snakemake initialization)", "dataset", "jobs", "done", "memory a job")
-    for probe in forecast.probes:
-        memory = "" if probe.memory_mb is None else scaled(1e6 * probe.memory_mb, "B")
-        table.add_row(probe.name, str(probe.jobs), str(probe.done), memory)
-    return table
-
-
-def show(forecast: Forecast) -> None:
-    """Print a forecast."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=WIDTH)
-    for part in (_runs, _summary, _needs, _disk, _probes, _devices, _notes):
-        made = part(forecast)
-        if isinstance(made, list):
-            console.print(*made, "", sep="\n", markup=False, soft_wrap=True)
-        else:
-            console.print(made)
+def as_text(forecast: Forecast) -> str:
+    """A forecast as a page."""
+    parts = (_runs, _summary, _needs, _disk, _probes, _devices)
+    return "\n\n".join("\n".join(part(forecast)) for part in parts)
 
 
 def as_json(forecast: Forecast) -> dict[str, Any]:
