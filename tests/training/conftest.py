@@ -53,6 +53,8 @@ class Lab:
     tokens: Path
 
     spec = staticmethod(make_spec)
+    environment = os.environ | {"PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1", "GIT_DIR": os.devnull}
+    """No commit is recorded: there may be a new one between two runs that should be equal."""
     execution = staticmethod(make_execution)
 
     @property
@@ -60,23 +62,24 @@ class Lab:
         return TokenStore.open(self.tokens)
 
     def command(
-        self, spec: RunSpec, execution: ExecutionConfig, folder: Path, code: str = "code", tokens: Path | None = None
-    ) -> list[str]:
+        self, spec: RunSpec, execution: ExecutionConfig, folder: Path, code: str = "code", tokens: Path | None = None,
+        time_limit: float | None = None,
+    ) -> list[str]:  # fmt: skip
         """The training command, with its scratch and output under a folder."""
         return [
             sys.executable, "-m", "collapse.training", "--spec", json.dumps(spec.canonical()),
             "--execution", json.dumps(execution.canonical()), "--code", code, "--tokens", str(tokens or self.tokens),
             "--scratch", str(folder / "scratch" / "run"), "--out", str(folder / "run"),
+            *([] if time_limit is None else ["--time-limit", str(time_limit)]),
         ]  # fmt: skip
 
     def run(
         self, spec: RunSpec, execution: ExecutionConfig, folder: Path, **options: Any
     ) -> subprocess.CompletedProcess[str]:
         limits = options.pop("preexec_fn", None)
-        environment = os.environ | {"PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
         return subprocess.run(
             self.command(spec, execution, folder, **options), capture_output=True, text=True, check=False,
-            env=environment, preexec_fn=limits,
+            env=self.environment, preexec_fn=limits,
         )  # fmt: skip
 
 

@@ -99,10 +99,6 @@ def main() -> None:
     import torch._dynamo  # noqa: F401
 
     import collapse.training.__main__  # noqa: F401
-    from collapse import provenance
-
-    commit = provenance._git_commit()
-    provenance._git_commit = lambda: commit  # somebody may commit meanwhile
 
     for line in sys.stdin:
         answers.write(json.dumps(attempt(json.loads(line))) + "\n")

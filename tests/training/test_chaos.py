@@ -1,7 +1,6 @@
 """A run of the laptop's depth and width, killed at twenty random moments, ends as if nothing had happened."""
 
 import json
-import os
 import random
 import shutil
 import signal
@@ -21,10 +20,9 @@ Attempt = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def attempt(tmp_path: Path) -> Iterator[Attempt]:
-    environment = os.environ | {"PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
+def attempt(lab, tmp_path: Path) -> Iterator[Attempt]:
     command = [sys.executable, str(Path(__file__).with_name("nursery.py"))]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": lab.environment}
     with subprocess.Popen(command, **pipes) as nursery:
 
         def attempted(command: list[str], **moment: Any) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Kill, stop, starve and damage a training: nothing finished is lost, nothing half-written is believed."""
 
 import json
-import os
 import resource
 import shutil
 import signal
@@ -9,12 +8,14 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+import xarray as xr
 
 from collapse.errors import CollapseError
 from collapse.files import tree_digest
-from collapse.store.read import open_run
+from collapse.store.read import load_run, open_run
 from collapse.training.checkpoint import Identity, candidates, save
 from collapse.training.engine import Device
 from collapse.training.loop import Trainer
@@ -41,8 +42,7 @@ def signal_at(
 ) -> subprocess.CompletedProcess[str]:
     """Start a run, and send it a signal as soon as it says that it is past a step."""
     command = lab.command(lab.spec(), lab.execution(flush_every=1, **execution), folder)
-    environment = os.environ | {"PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=lab.environment) as process:
         said = []
         for line in process.stderr:
             said.append(line)
@@ -144,17 +144,23 @@ def test_a_checkpoint_of_another_spec_code_or_text_is_refused(lab, wreck: Path) 
     assert tree_digest(wreck) == before
 
 
-def test_a_full_disk_loses_nothing(lab, wreck: Path, undisturbed: str) -> None:
-    """A limit on the size of files makes the next large write fail, as a full disk does."""
+@pytest.mark.parametrize(("size", "where"), [(2000, "history.zarr"), (20_000, "step-00000011")])
+def test_a_full_disk_loses_nothing(lab, wreck: Path, undisturbed: str, size: int, where: str) -> None:
+    """A limit on the size of files makes a large write fail, as a full disk does: in a flush, or in a checkpoint."""
 
     def limit() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
-    failed = resume(lab, wreck, preexec_fn=limit)
+    before = tree_digest(wreck / "scratch/run/checkpoints")
+    execution = lab.execution(flush_every=1, checkpoint_every=11)
+    failed = lab.run(lab.spec(), execution, wreck, preexec_fn=limit)
     assert failed.returncode == 1 and "Traceback" not in failed.stderr, failed.stderr
-    assert failed.stderr.strip().splitlines()[-1].startswith("error: ")
+    sentence = failed.stderr.strip().splitlines()[-1]
+    assert sentence.startswith("error: ") and where in sentence, sentence
     assert not (wreck / "run" / "manifest.json").exists()
+    shutil.rmtree(wreck / "scratch/run/checkpoints/step-00000011", ignore_errors=True)  # unfinished: it has no seal
+    assert tree_digest(wreck / "scratch/run/checkpoints") == before
     done = resume(lab, wreck)
     assert done.returncode == 0 and digest(wreck) == undisturbed
 
@@ -166,7 +172,62 @@ def test_a_diverging_run_ends_early_and_says_why(lab, tmp_path: Path) -> None:
     run = open_run(tmp_path / "run")
     assert run.attrs["ended"] in {f"{what} was not finite at step 1" for what in ("the loss", "the gradient norm")}
     assert run.sizes["step"] == 2
-    assert f"ended early: {run.attrs['ended']}" in done.stderr
+    assert f"ended early: {run.attrs['ended']}; no checkpoint had been saved before it" in done.stderr
+
+
+def test_the_last_good_checkpoint_of_a_diverging_run_is_kept(lab, tmp_path: Path) -> None:
+    """Steps that were not to be recorded fail, too, and the one that failed is recorded."""
+    spec, execution = lab.spec(lr=1e30, warmup_steps=0, every=5), lab.execution(checkpoint_every=1)
+    done = lab.run(spec, execution, tmp_path)
+    assert done.returncode == 0, done.stderr
+    run = load_run(tmp_path / "run")
+    kept = tmp_path / "scratch/run/checkpoints/step-00000001"
+    assert f"ended early: {run.attrs['ended']}; the checkpoint before it is kept: {kept}" in done.stderr
+    identity = Identity(spec.run_id, "code", lab.store.manifest.train.sha256)
+    assert [candidate.step for candidate in candidates(kept.parent, identity)[0]] == [1]
+    assert list(run["step"].values) == [0, 1]
+    assert np.isfinite(run["alpha"][0]).all() and np.isnan(run["alpha"][1]).all()
+    assert list(run["tokens"].values) == [8 * 24, 2 * 8 * 24]
+
+
+def test_only_some_steps_are_recorded_and_they_are_the_same(lab, wreck: Path, undisturbed: str, tmp_path: Path) -> None:
+    assert resume(lab, wreck).returncode == 0
+    spec = lab.spec(every=5, dense=[(2, 3), (8, 9)])
+    assert lab.run(spec, lab.execution(), tmp_path).returncode == 0
+    every, some = load_run(wreck / "run"), load_run(tmp_path / "run")
+    assert list(some["step"].values) == [0, 2, 3, 5, 8, 9, 10, 11] == spec.recorded_steps
+    chosen = every.sel(step=some["step"])
+    for name in set(some.data_vars):
+        np.testing.assert_array_equal(some[name], chosen[name], err_msg=str(name))
+    assert np.isfinite(some["lm_head_norm"].sel(step=[0, 3, 9])).all()  # every third step, where it is recorded
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert manifest["steps"] == 12
+
+
+def close(folder: Path, wanted: xr.Dataset) -> None:
+    """A run's numbers are those of another, within the rounding that another number of processes brings."""
+    run = load_run(folder / "run")
+    for name in ("loss", "grad_norm", "tsim_x", "param_grad", "alpha", "validation_loss"):
+        np.testing.assert_allclose(run[name], wanted[name], rtol=2e-3, atol=1e-7, err_msg=name)
+    np.testing.assert_allclose(run["loss"], wanted["loss"], rtol=1e-5)
+
+
+def test_the_number_of_processes_may_change_and_time_may_run_out(lab, wreck: Path, tmp_path: Path) -> None:
+    """From one process to two; and from two, whose time is up at once, to one."""
+    more = lab.execution(processes=2, micro_batch_size=4)
+    whole = Path(shutil.copytree(wreck, tmp_path / "whole"))
+    assert resume(lab, whole).returncode == 0
+    done = lab.run(lab.spec(), more, wreck)
+    assert done.returncode == 0 and "going on from the checkpoint of step 10" in done.stderr, done.stderr
+    wanted = load_run(whole / "run")
+    close(wreck, wanted)
+    left = lab.run(lab.spec(), more, tmp_path, time_limit=1)
+    assert left.returncode == 1 and not (tmp_path / "run" / "manifest.json").exists()
+    sentence = "the time limit of 1 s is near; a checkpoint is saved, and the same command goes on from it"
+    assert sentence in left.stderr and "Traceback" not in left.stderr
+    again = resume(lab, tmp_path)
+    assert again.returncode == 0 and "going on from the checkpoint of step 1\n" in again.stderr, again.stderr
+    close(tmp_path, wanted)
 
 
 @pytest.mark.parametrize(

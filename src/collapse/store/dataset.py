@@ -11,7 +11,7 @@ import xarray as xr
 
 from collapse.config.identity import canonical_json
 from collapse.errors import CollapseError
-from collapse.files import write_atomic
+from collapse.files import naming, write_atomic
 from collapse.store.manifest import FORMAT, check_format, contents, damages
 
 
@@ -67,12 +67,13 @@ def publish_pieces(
         if leftover.exists():
             shutil.rmtree(leftover)
     attrs = {"format": FORMAT, "spec": canonical_json(spec), "provenance": canonical_json(origin)}
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), naming(partial):
         warnings.filterwarnings("ignore", "Consolidated metadata is currently not part")
         for piece in pieces:
             # Zarr has no settled type for text of fixed length.
             texts = {name: c.astype(object) for name, c in piece.coords.items() if c.dtype.kind == "U"}
-            data = piece.assign_coords(texts).assign_attrs(piece.attrs | attrs)
+            # A piece that was read from a store remembers its chunks; equal values shall be equal files.
+            data = piece.drop_encoding().assign_coords(texts).assign_attrs(piece.attrs | attrs)
             how: dict[str, Any] = {"append_dim": along} if partial.exists() else {"mode": "w", "zarr_format": 3}
             data.to_zarr(partial, consolidated=True, **how)
     partial.replace(path)

@@ -11,6 +11,7 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
+from collapse.files import naming
 from collapse.recording.statistics import LAYERWISE, METRICS, STEPWISE, SUBLAYERS
 
 LAYERWISE_NAMES = tuple(m.name for m in METRICS if m.dims == LAYERWISE)
@@ -42,15 +43,15 @@ class History:
     """
 
     def __init__(self, folder: Path, steps: Sequence[int], layers: int) -> None:
-        self._steps = steps
+        self._steps, self._folder = steps, folder
         try:
-            self._open(folder, layers)
+            self._open(layers)
         except (TypeError, ValueError, KeyError):
             shutil.rmtree(folder)
-            self._open(folder, layers)
+            self._open(layers)
 
-    def _open(self, folder: Path, layers: int) -> None:
-        group = zarr.open_group(folder, mode="a")
+    def _open(self, layers: int) -> None:
+        group = zarr.open_group(self._folder, mode="a")
         rows, chunk = len(self._steps), min(CHUNK_STEPS, len(self._steps))
         layerwise = (len(LAYERWISE_NAMES), layers, len(SUBLAYERS))
         stepwise = (len(STEPWISE_NAMES),)
@@ -80,9 +81,10 @@ class History:
             return
         rows = slice(start := self.rows_before(steps[0]), start + len(steps))
         block = np.stack([layerwise[name] for name in LAYERWISE_NAMES], axis=1)
-        self._layerwise[rows] = block.astype(np.float32)
-        self._stepwise[rows] = np.stack([stepwise[name] for name in STEPWISE_NAMES], axis=1)
-        self._step[rows] = np.asarray(steps, np.int64)
+        with naming(self._folder):
+            self._layerwise[rows] = block.astype(np.float32)
+            self._stepwise[rows] = np.stack([stepwise[name] for name in STEPWISE_NAMES], axis=1)
+            self._step[rows] = np.asarray(steps, np.int64)
 
     def read(self, stop: int) -> Recorded:
         """The steps recorded before step `stop`."""

@@ -39,7 +39,7 @@ def damages(store: Path, manifest: Mapping[str, Any]) -> list[str]:
     if recorded is None:
         whole = manifest.get("digest") in (None, digest_of(found))
         return [] if whole else [f"{store}: its files differ from those that its manifest describes"]
-    if not isinstance(recorded, dict) or digest_of(recorded) != manifest.get("digest"):
+    if not isinstance(recorded, dict) or manifest.get("digest") not in (None, digest_of(recorded)):
         return [f"{store}: its manifest contradicts itself"]
     problems = [f"{store / name}: missing" for name in recorded if name not in found]
     problems += [f"{store / name}: damaged" for name in recorded if name in found and found[name] != recorded[name]]

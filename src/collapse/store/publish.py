@@ -12,7 +12,7 @@ import xarray as xr
 
 from collapse.config.identity import canonical_json
 from collapse.config.run import RunSpec
-from collapse.files import write_atomic
+from collapse.files import naming, write_atomic
 from collapse.recording.statistics import METRICS, SUBLAYERS
 from collapse.store.history import History
 from collapse.store.manifest import FORMAT, contents
@@ -72,7 +72,7 @@ def publish(data: xr.Dataset, out: Path) -> None:
         for name, v in data.variables.items()
         if v.dims
     }
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), naming(partial):
         warnings.filterwarnings("ignore", "Consolidated metadata is currently not part")
         data.to_zarr(partial, mode="w", consolidated=True, zarr_format=3, encoding=encoding)
     partial.replace(store)

@@ -51,8 +51,8 @@ class Budget:
 
     @property
     def is_short(self) -> bool:
-        """Whether the next step and a checkpoint might not be done before the budget ends."""
+        """Whether a checkpoint that is due now, the next step and the checkpoint behind it might take too long."""
         if self._end is None:
             return False
-        foreseen = MARGIN * (max(self._steps, default=0.0) + self._checkpoint) + SPARE_SECONDS
+        foreseen = MARGIN * (max(self._steps, default=0.0) + 2 * self._checkpoint) + SPARE_SECONDS
         return self._clock() + foreseen > self._end
