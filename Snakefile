@@ -45,7 +45,7 @@ shell.prefix(
 rule all:
     default_target: True
     input:
-        "<results>/report.html",
+        PLAN.everything,
 
 
 rule initialization:

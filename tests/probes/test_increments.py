@@ -13,6 +13,7 @@ import torch
 from collapse.config.probe import IncrementsSpec
 from collapse.corpus.store import TokenStore
 from collapse.errors import CollapseError
+from collapse.files import tree_digest
 from collapse.model.decoder import Decoder
 from collapse.probes import combine, increments
 from collapse.probes.increments import VARIABLES, measure_seed, position_bins
@@ -246,7 +247,8 @@ def test_slices_that_do_not_belong_together_are_refused(command, tmp_path, monke
 
 
 def test_a_stopped_job_goes_on_from_the_seeds_it_had_measured(command, monkeypatch):
-    undisturbed = load_dataset(command(0, 3))
+    first = command(0, 3)
+    undisturbed, files = load_dataset(first), tree_digest(first)
     asked = []
 
     def stopped(spec, window, seed, tick):
@@ -258,6 +260,8 @@ def test_a_stopped_job_goes_on_from_the_seeds_it_had_measured(command, monkeypat
     monkeypatch.setattr(increments, "measure_seed", stopped)
     with pytest.raises(KeyboardInterrupt):
         command(0, 3)
-    resumed = load_dataset(command(0, 3))
+    out = command(0, 3)
+    resumed = load_dataset(out)
     assert asked == [0, 1, 1, 2]
     assert resumed.drop_attrs().identical(undisturbed.drop_attrs())
+    assert tree_digest(out) == files

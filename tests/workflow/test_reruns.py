@@ -189,6 +189,29 @@ def test_touched_files_rerun_nothing(finished: Any) -> None:
     assert finished.planned("miniature.yaml") == []
 
 
+@pytest.mark.parametrize(
+    ("missing", "rule"),
+    [
+        ("probes/approximations.json", "approximations"),
+        ("probes/collapsed_states.json", "collapsed_states"),
+        ("theory/swiglu_moment.json", "swiglu_moment"),
+        ("runs/*/manifest.json", "train"),
+        ("tokens/*/manifest.json", "tokenize"),
+        ("summary.csv", "summary"),
+        ("claims.csv", "claims"),
+        ("figures/fig02_deescalation.png", "initialization_figure"),
+    ],
+)
+def test_a_result_that_was_deleted_is_made_again(finished: Any, missing: str, rule: str) -> None:
+    path = sorted((finished.folder / "results/miniature").glob(missing))[0]
+    kept = path.with_name(path.name + ".kept")
+    path.rename(kept)
+    try:
+        assert rules(finished.planned("miniature.yaml")).get(rule) == 1
+    finally:
+        kept.rename(path)
+
+
 def test_changed_text_is_tokenized_again(finished: Any) -> None:
     (shard,) = (finished.folder / "text").iterdir()
     before = shard.read_bytes()

@@ -184,7 +184,7 @@ class CollapsedSpec(Section):
     seed: NonNegativeInt
 
 
-BASE_BYTES = 400_000_000
+BASE_BYTES = 550_000_000
 """Of a process that has imported torch."""
 CHUNK_TOKENS = 8192
 """Tokens that a probe sends through a layer at once, at most, unless a single sequence is longer."""

@@ -184,10 +184,26 @@ class Plan:
         return str(self.paths.root / f"{self.figures[name].data}.json")
 
     @property
+    def dataset_manifests(self) -> list[str]:
+        """Manifests of all datasets of probes and theory but their slices."""
+        return sorted(str(path) for path in self.datasets if path.suffix == ".json" and path.parent.name != "slices")
+
+    @property
     def initialization(self) -> list[str]:
-        """Everything that needs no training: the figures of probes and theory, and the claims."""
+        """Everything that needs no training: datasets and figures of probes and theory, and the claims.
+
+        A target names every result: what is not named, and needed by no job, is not made again where it is missing.
+        """
         drawn = [str(self.paths.figures / f"{name}.png") for name, figure in self.figures.items() if figure.data]
-        return [*drawn, str(self.paths.claims)]
+        return [*self.dataset_manifests, *drawn, str(self.paths.claims)]
+
+    @property
+    def everything(self) -> list[str]:
+        """Every result."""
+        drawn = [str(self.paths.figures / f"{name}.png") for name in self.figures]
+        tables = [str(self.paths.root / name) for name in ("summary.csv", "report.html")]
+        stores = [str(self.paths.tokens(tokens_id) / "manifest.json") for tokens_id in self.token_stores]
+        return list(dict.fromkeys([*stores, *self.manifests(), *self.initialization, *drawn, *tables]))
 
     @staticmethod
     def code(stage: str) -> str:

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 Labels = NDArray[np.integer[Any]]
 
 
-def frequency_distribution(labels: Labels, vocab_size: int | None = None) -> NDArray[np.float64]:
+def frequency_distribution(labels: ArrayLike, vocab_size: int | None = None) -> NDArray[np.float64]:
     """Share of each id among labels of any shape, pooled: (vocab_size,), summing to 1 (Definition 3.7).
 
     Without a vocabulary size it is as long as the largest label asks for.
@@ -41,7 +41,7 @@ def entropy(weights: ArrayLike) -> float:
     return max(0.0, float(-(p * np.log(p)).sum()))
 
 
-def frequency_loss(labels: Labels) -> float:
+def frequency_loss(labels: ArrayLike) -> float:
     """Entropy in nats of labels of any shape, pooled (Definition 3.7).
 
     Raises:
@@ -75,7 +75,11 @@ def frequency_loss_per_sequence(labels: Labels) -> float:
     return float(np.maximum(np.log(n) - inner / n, 0.0).mean())
 
 
-def _counts(labels: Labels) -> NDArray[np.intp]:
-    if labels.size == 0:
+def _counts(labels: ArrayLike) -> NDArray[np.intp]:
+    ids = np.asarray(labels)
+    if ids.size == 0:
         raise ValueError("there are no labels")
-    return np.bincount(labels.ravel())
+    if ids.dtype.kind not in "iu" or ids.min() < 0:
+        wrong = ids.min() if ids.dtype.kind in "iu" else ids.dtype
+        raise ValueError(f"labels must be whole numbers from 0 on, got {wrong}")
+    return np.bincount(ids.ravel())

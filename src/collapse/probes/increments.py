@@ -230,8 +230,10 @@ def _with_predictions(data: xr.Dataset, spec: IncrementsSpec, edges: NDArray[np.
             branches = np.full((*t.shape, len(inverse)), np.nan)
             branches[:, :, 0] = (first - beta)[..., None] + beta[..., None] * inverse
             rows[chosen] = branches
+    # The difference of whichever of the two is small, and so holds more digits.
+    near_collapse = data["tdiv_x"] - data["tdiv_y"]
     return data.assign(
-        increment=data["tdiv_x"] - data["tdiv_y"],
+        increment=near_collapse.where(data["tsim_x"] > 0.5, data["tsim_y"] - data["tsim_x"]),
         amount=(dims, amount),
         increment_predicted=(dims, predicted),
         tsim_y_recursion=(dims, recursion),

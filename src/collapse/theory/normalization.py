@@ -67,7 +67,9 @@ def rms_similarity_bounds(t: ArrayLike, eta: ArrayLike) -> SimilarityBounds:
     Raises:
         ValueError: where an argument is outside its domain.
     """
-    root, eta = np.sqrt(within("t", t, 0, 1)), within("eta", eta, 0, np.nextafter(1.0, 0.0))
+    root, eta = np.sqrt(within("t", t, 0, 1)), within("eta", eta, 0)
+    if (eta >= 1).any():
+        raise ValueError(f"eta must be below 1, got {float(eta[eta >= 1].flat[0])!r}")
     return SimilarityBounds(
         lower=(np.maximum(root - eta, 0) / (1 + eta)) ** 2,
         upper=((root + eta) / (1 - eta)) ** 2,
