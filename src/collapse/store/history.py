@@ -44,6 +44,8 @@ class History:
 
     def __init__(self, folder: Path, steps: Sequence[int], layers: int) -> None:
         self._steps, self._folder = steps, folder
+        self._hashes: list[hashlib._Hash] = []
+        self._hashed = 0
         try:
             self._open(layers)
         except (TypeError, ValueError, KeyError):
@@ -80,6 +82,8 @@ class History:
         if not len(steps):
             return
         rows = slice(start := self.rows_before(steps[0]), start + len(steps))
+        if start < self._hashed:
+            self._hashes = []
         block = np.stack([layerwise[name] for name in LAYERWISE_NAMES], axis=1)
         with naming(self._folder):
             self._layerwise[rows] = block.astype(np.float32)
@@ -99,7 +103,10 @@ class History:
 
     def digest(self, stop: int) -> str:
         """SHA-256 of the steps before step `stop`."""
-        rows, content = self.rows_before(stop), hashlib.sha256()
-        for array in (self._step, self._layerwise, self._stepwise):
-            content.update(np.ascontiguousarray(array[:rows]).tobytes())
-        return content.hexdigest()
+        rows, arrays = self.rows_before(stop), (self._step, self._layerwise, self._stepwise)
+        if rows < self._hashed or not self._hashes:
+            self._hashes, self._hashed = [hashlib.sha256() for _ in arrays], 0
+        for content, array in zip(self._hashes, arrays, strict=True):  # only what has come since the last time
+            content.update(np.ascontiguousarray(array[self._hashed : rows]).tobytes())
+        self._hashed = rows
+        return hashlib.sha256(b"".join(content.digest() for content in self._hashes)).hexdigest()
