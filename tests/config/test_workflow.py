@@ -48,6 +48,9 @@ STACKS = {"increments", "attention", "approximations"}
             {"approximations", "swiglu_moment", "concentration", "collapsed_states", "report"},
         ),
         ("training", "lr", "1e-3", set()),
+        ("training", "time_limit", 3600, set()),
+        ("record", "every", 5, {"run", "report"}),
+        ("record", "dense", [[2, 4]], {"run", "report"}),
     ],
 )
 def test_a_slice_holds_what_matters_and_no_more(
@@ -115,3 +118,9 @@ def test_problems_carry_the_files_name(raw: dict[str, Any]) -> None:
     raw["model"]["layers"] = 0
     with pytest.raises(ConfigError, match=r"^small\.yaml: 1 problem\n  model\.layers: "):
         plan(raw, "small.yaml")
+
+
+def test_the_time_limit_is_an_option_of_the_command(raw: dict[str, Any]) -> None:
+    assert plan(raw, "small.yaml").time_limit == ""
+    raw["training"]["time_limit"] = "3.6e3"
+    assert plan(raw, "small.yaml").time_limit == " --time-limit 3600"

@@ -69,6 +69,7 @@ CONFIG_CHANGES: list[Any] = [
     pytest.param(reorder, {}, id="keys reordered"),
     pytest.param(add("grid", extra=[{"lr": 1e-3}, {"lr": 0.01, "seed": 0}]), {"report": 1}, id="duplicate runs added"),
     pytest.param(add("execution", threads=2, micro_batch_size=2, log_seconds=9), {}, id="execution changed"),
+    pytest.param(add("training", time_limit=3600), {}, id="time limit set"),
     pytest.param(add("figures", dpi=70), FIGURES | {"report": 1}, id="style key changed"),
     pytest.param(add("figures", layer_stride=5, window=2), FIGURES | {"report": 1}, id="two style numbers swapped"),
     pytest.param(
