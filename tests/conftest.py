@@ -291,7 +291,7 @@ def made_up_concentration(widths: Sequence[int] = (64, 128, 256, 512)) -> xr.Dat
             for name, array in (("epsilon", epsilon), ("tail", tail), ("rate", rate))
         },
         {"branch": ["attention", "ffn"], "quantity": ["xi_1", "xi_2"], "width": list(widths), "threshold": threshold},
-    )
+    ).expand_dims(realization=4)
     return _as_published(data, None, {"widths": list(widths), "seed": 0, "draws": 2000})
 
 

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 import warnings
@@ -228,10 +229,12 @@ def test_attention_in_per_cent(make_probe: Make) -> None:
 
 
 def test_the_split_names_its_largest_gap(make_probe: Make) -> None:
-    data = make_probe("approximations")
+    data = make_probe("approximations", seeds=4)
     figure = draw("approximation_split", data)
     assert len(figure.axes) == 6
-    assert [ax.texts[0].get_text() for ax in figure.axes] == ["equal correlation: 73 %"] * 6
+    shares = [re.fullmatch(r"equal correlation: 7\d ± (\d+) %", ax.texts[0].get_text()) for ax in figure.axes]
+    assert all(share and int(share[1]) > 0 for share in shares)
+    assert not [ax.texts for ax in draw("approximation_split", make_probe("approximations", seeds=2)).axes if ax.texts]
     total = next(line for line in curves(figure.axes[0]) if line.get_linewidth() > 2)
     first = data.isel(placement=0, variance_scale=0).mean("seed")
     gaps = first["gap_prefix"] + first["gap_ratio"] + first["gap_equal"]

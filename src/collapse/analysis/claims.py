@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from collapse.analysis import claims_attention, claims_collapsed, claims_increments, claims_theory
+from collapse.analysis import claims_attention, claims_collapsed, claims_increments, claims_rows, claims_theory
 from collapse.analysis.claims_judging import Claim, Row, assess
 from collapse.errors import run_stage
 from collapse.files import write_atomic
@@ -22,6 +22,7 @@ from collapse.store.dataset import load_dataset
 
 CLAIMS: tuple[Claim, ...] = (
     *claims_increments.CLAIMS,
+    *claims_rows.CLAIMS,
     *claims_theory.CLAIMS,
     *claims_attention.CLAIMS,
     *claims_collapsed.CLAIMS,

@@ -8,12 +8,18 @@ from typing import Literal, NamedTuple
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
+from scipy.stats import t as student_t
 
 from collapse.probes.jackknife import jackknife_error
 
 Verdict = Literal["holds", "fails", "undecided"]
-ERRORS = 2.0
-"""Standard errors by which a mean must be clear of a threshold."""
+LEVEL = float(2 * ndtr(-2))
+"""Two-sided level at which a mean is clear of a threshold: 4.55 %, two standard errors of a large sample."""
+SMALLEST_SAMPLE = 3
+"""Seeds, or blocks of seeds, below which no standard error is taken."""
+ENOUGH_DRAWS = 1000
+"""Draws below which a Monte Carlo mean is compared with nothing in units of its standard error."""
 
 
 class NotMeasured(Exception):  # noqa: N818 - no failure: the claim is undecided
@@ -21,13 +27,20 @@ class NotMeasured(Exception):  # noqa: N818 - no failure: the claim is undecided
 
 
 class Measured(NamedTuple):
-    """One or more values that the claim speaks of, and their standard errors; they broadcast.
+    """One or more values that the claim speaks of, their standard errors and degrees of freedom; they broadcast.
 
     An error of 0 is of what was not sampled; an unknown one is NaN.
     """
 
     values: ArrayLike
     errors: ArrayLike = 0.0
+    degrees: ArrayLike = np.inf
+
+
+def half_width(measured: Measured, compared: int = 1) -> NDArray[np.float64]:
+    """By how much each value may be off at `LEVEL` divided by the number of values that are compared."""
+    _, errors, degrees = np.broadcast_arrays(*map(_numbers, measured))
+    return np.asarray(errors * student_t.isf(LEVEL / 2 / max(compared, 1), degrees))
 
 
 @dataclass(frozen=True)
@@ -49,15 +62,20 @@ class Range:
     def judge(self, measured: Measured) -> tuple[float, Verdict]:
         """The verdict on all values together, and the value that decides it.
 
-        Fails if one value is clear of the range, holds if all are clear inside; clear is by `ERRORS` standard errors.
-        The deciding value is the one furthest out, or least far in, among those that have the verdict.
+        Holds if all values are clear inside, each by Student's t at `LEVEL`. Fails if one value is clear outside at
+        `LEVEL` divided by the number of sampled values (Bonferroni), since the worst of many is off by chance. Either
+        verdict is so by chance with a probability of at most `LEVEL`. The deciding value is the one furthest out, or
+        least far in, among those that have the verdict.
         """
-        values, errors = (np.ravel(part) for part in np.broadcast_arrays(*map(_numbers, measured)))
-        below, above = values - ERRORS * errors, values + ERRORS * errors
-        inside = (below >= self.low) & (above <= self.high) if self.closed else (below > self.low) & (above < self.high)
-        outside = (
-            (above < self.low) | (below > self.high) if self.closed else (above <= self.low) | (below >= self.high)
-        )
+        values, errors, _ = (np.ravel(part) for part in np.broadcast_arrays(*map(_numbers, measured)))
+        alone = half_width(measured).ravel()
+        among = half_width(measured, int((errors > 0).sum())).ravel()
+        if self.closed:
+            inside = (values - alone >= self.low) & (values + alone <= self.high)
+            outside = (values + among < self.low) | (values - among > self.high)
+        else:
+            inside = (values - alone > self.low) & (values + alone < self.high)
+            outside = (values + among <= self.low) | (values - among >= self.high)
         verdict: Verdict = "fails" if outside.any() else "holds" if inside.all() and inside.size else "undecided"
         deciding = {"fails": outside, "holds": inside, "undecided": ~inside & np.isfinite(values)}[verdict]
         if not deciding.any():
@@ -130,26 +148,34 @@ def select(data: xr.Dataset, **at: str | float) -> xr.Dataset:
 
 
 def over_seeds(values: xr.DataArray) -> Measured:
-    """Means over seeds and their standard errors; NaN where a seed is not measured, and errors NaN with one seed."""
-    if values.sizes["seed"] < 2:
-        return Measured(values.mean("seed", skipna=False).values, np.nan)
-    error = values.std("seed", ddof=1, skipna=False) / values.sizes["seed"] ** 0.5
-    return Measured(values.mean("seed", skipna=False).values, error.values)
+    """Means over seeds and their standard errors; NaN where a seed is not measured, and errors NaN with few seeds."""
+    seeds, mean = values.sizes["seed"], values.mean("seed", skipna=False).values
+    if seeds < SMALLEST_SAMPLE:
+        return Measured(mean, np.nan)
+    return Measured(mean, values.std("seed", ddof=1, skipna=False).values / seeds**0.5, seeds - 1)
 
 
 def by_jackknife(data: xr.Dataset, statistic: Callable[[xr.Dataset], ArrayLike]) -> Measured:
     """A statistic of all seeds, and its standard error from leaving out a seed at a time."""
-    seeds, whole = data.sizes["seed"], _numbers(statistic(data))
-    if seeds < 2:
+    seeds, whole = data.sizes["seed"], statistic(data)
+    if seeds < SMALLEST_SAMPLE:
         return Measured(whole, np.nan)
-    without = [_numbers(statistic(data.isel(seed=[i for i in range(seeds) if i != left]))) for left in range(seeds)]
-    return Measured(whole, jackknife_error(whole, without, np.ones(seeds)))
+    without = [statistic(data.isel(seed=[i for i in range(seeds) if i != left])) for left in range(seeds)]
+    return over_blocks(whole, [_numbers(value) for value in without], np.ones(seeds))
+
+
+def over_blocks(whole: ArrayLike, without: ArrayLike, sizes: ArrayLike) -> Measured:
+    """An estimate and its standard error, from the estimates without a block of seeds; NaN with few blocks."""
+    blocks = len(_numbers(sizes))
+    if blocks < SMALLEST_SAMPLE:
+        return Measured(whole, np.nan)
+    return Measured(whole, jackknife_error(whole, without, sizes), blocks - 1)
 
 
 def several(found: Iterable[Measured]) -> Measured:
     """All values of several measurements."""
-    pairs = [np.broadcast_arrays(*map(_numbers, measured)) for measured in found]
-    return Measured(*(np.concatenate([np.ravel(pair[i]) for pair in pairs]) for i in range(2)))
+    parts = [np.broadcast_arrays(*map(_numbers, measured)) for measured in found]
+    return Measured(*(np.concatenate([np.ravel(part[i]) for part in parts]) for i in range(3)))
 
 
 def _numbers(values: ArrayLike) -> NDArray[np.float64]:

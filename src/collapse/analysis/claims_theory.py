@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from collapse.analysis.claims_judging import Claim, Measured, NotMeasured, Range
+from collapse.analysis.claims_judging import ENOUGH_DRAWS, Claim, Measured, NotMeasured, Range, over_seeds
 from collapse.probes.statements import SAMPLED
 from collapse.store.dataset import spec_of
 from collapse.theory.attention import f1
@@ -43,22 +43,34 @@ def moment_steps(data: xr.Dataset) -> Measured:
     return Measured(_standard(data)["moment"].diff("rho").values)
 
 
+def _in_errors(data: xr.Dataset, distance: xr.DataArray, error: xr.DataArray) -> Measured:
+    """|A distance of a Monte Carlo mean| in its standard errors.
+
+    Raises:
+        NotMeasured: with fewer than `ENOUGH_DRAWS` draws, whose standard errors are too uncertain.
+    """
+    if spec_of(data)["draws"] < ENOUGH_DRAWS:
+        raise NotMeasured(f"{ENOUGH_DRAWS} draws")
+    return Measured((abs(distance) / error).values)
+
+
 def sampling_distance(data: xr.Dataset) -> Measured:
     """|Monte Carlo - quadrature| in standard errors, at every rho and variance."""
-    distance = abs(data["moment_sampled"] - data["moment"]) / data["moment_sampled_se"]
-    return Measured(distance.values)
+    return _in_errors(data, data["moment_sampled"] - data["moment"], data["moment_sampled_se"])
+
+
+def _over_realizations(values: xr.DataArray) -> Measured:
+    """Means over realizations of X, W_1 and W_3, and their standard errors."""
+    return over_seeds(values.rename(realization="seed"))
 
 
 def width_slope(data: xr.Dataset) -> Measured:
     """Slopes of ln(standard deviation of xi) against ln(width), by branch and quantity."""
     if data.sizes["width"] < 2:
         raise NotMeasured("two widths")
-    x = np.log(data["width"].values)
+    x = np.log(data["width"])
     x = x - x.mean()
-    deviation = np.log(data["deviation"].transpose(..., "width").values)
-    # A sample standard deviation of m draws is known to about 1 part in sqrt(2 m).
-    error = 1 / np.sqrt(2 * spec_of(data)["draws"] * (x**2).sum())
-    return Measured(deviation @ x / (x**2).sum(), error)
+    return _over_realizations((np.log(data["deviation"]) * x).sum("width", skipna=False) / (x**2).sum())
 
 
 def exponent_ratio(data: xr.Dataset) -> Measured:
@@ -66,19 +78,23 @@ def exponent_ratio(data: xr.Dataset) -> Measured:
     if data.sizes["width"] < 2:
         raise NotMeasured("two widths")
     c = data["exponent"].where(np.isfinite(data["exponent"])).sortby("width")
-    return Measured((c.isel(width=-1) / c.isel(width=0)).values)
+    return _over_realizations(c.isel(width=-1, drop=True) / c.isel(width=0, drop=True))
 
 
 def center_distance(data: xr.Dataset) -> Measured:
-    """|mean of xi over draws - its stated expectation| in standard errors, by branch, quantity and width."""
-    return Measured((abs(data["mean"] - data["expected"]) / data["mean_se"]).values)
+    """|Mean of xi over draws - its stated expectation| in standard errors, by branch, quantity, width, realization."""
+    return _in_errors(data, data["mean"] - data["expected"], data["mean_se"])
 
 
 def premise(data: xr.Dataset) -> Measured:
-    """||R_s||_F^2 and ||Pi R_s||_F^2 over their expectations, at every width."""
+    """||R_s||_F^2 and ||Pi R_s||_F^2 over their expectations, at every width, for a realization not yet drawn.
+
+    What is assumed of every R_s is more than that their mean is as expected: the error is that of a further draw.
+    """
     if "ffn" not in data["branch"].values:
         raise NotMeasured("branch ffn")
-    return Measured(data["premise"].sel(branch="ffn").values)
+    mean, error, degrees = _over_realizations(data["premise"].sel(branch="ffn"))
+    return Measured(mean, np.asarray(error) * (data.sizes["realization"] + 1) ** 0.5, degrees)
 
 
 _MOMENT, _CONCENTRATION = ("swiglu_moment",), ("concentration",)
@@ -113,23 +129,23 @@ CLAIMS = (
     ),
     Claim(
         "concentration-rate", "xi_1 and xi_2 concentrate at width scale", "Lemmas C.11 and C.12", "",
-        "slope of ln(standard deviation) against ln(width), the furthest off by branch and quantity",
+        "slope of ln(standard deviation) against ln(width), mean over realizations, the furthest off",
         Range(-0.65, -0.35), _CONCENTRATION, width_slope,
     ),
     Claim(
         "concentration-constant", "the bounds' constant c does not shrink with width", "Lemmas C.11 and C.12", "",
-        "largest c that the sampled tails allow, at the largest width over the smallest; least by branch, quantity",
+        "largest c that sampled tails allow, largest width over smallest, mean over realizations, least",
         Range(low=0.5), _CONCENTRATION, exponent_ratio,
     ),
     Claim(
         "concentration-centers", "E[xi_1] and E[xi_2] given X and P, or X and R_s, are as stated", "Lemma C.11", "",
-        "distance of sampled means in standard errors, largest by branch, quantity and width",
+        "distance of sampled means in standard errors, largest by branch, quantity, width and realization",
         Range(high=SAMPLED, closed=True), _CONCENTRATION, center_distance,
     ),
     Claim(
         "concentration-premise", "R_s is at most twice its expected size, as the lemma assumes", "Lemma C.12", "",
-        "||R_s||^2 and ||Pi R_s||^2 over their expectations, largest over widths", Range(high=2, closed=True),
-        _CONCENTRATION, premise,
+        "||R_s||^2 and ||Pi R_s||^2 over their expectations, mean over realizations, largest over widths",
+        Range(high=2, closed=True), _CONCENTRATION, premise,
     ),
 )  # fmt: skip
 """Claims that theory and its Monte Carlo evaluation decide."""

@@ -8,6 +8,8 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from collapse.analysis.claims_attention import share_of_gap
+from collapse.analysis.claims_judging import half_width
 from collapse.config.figures import FiguresConfig
 from collapse.figures.command import one_dataset
 from collapse.figures.labels import PLACEMENTS
@@ -59,11 +61,14 @@ def draw(data: xr.Dataset, style: FiguresConfig) -> Figure:
 
 
 def _gaps(ax: Axes, data: xr.Dataset) -> None:
-    """The gaps of one setting, and in the corner the largest one's share of all, by mean size over the layers."""
+    """The gaps of one setting, and in the corner the largest one's share of all, by mean size over the layers.
+
+    The share is the claims', with its uncertainty; it is left out where that is not known, as with few networks.
+    """
     layers, networks = data["layer"].values, data.sizes["seed"]
     total = (data["increment_true"] - data["increment_formula"]).mean("seed").values
     ax.plot(layers, total, color=INK, linewidth=2.2, alpha=0.45, marker="o" if len(layers) == 1 else None, zorder=1.5)
-    sizes = {}
+    shares = {}
     for name, (label, colour, marker) in GAPS.items():
         mean = data[name].mean("seed").values
         look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 3}
@@ -72,10 +77,11 @@ def _gaps(ax: Axes, data: xr.Dataset) -> None:
             ax.errorbar(layers, mean, 2 * error, elinewidth=0.8, capsize=1.5, **look)
         else:
             ax.plot(layers, mean, **look)
-        sizes[label] = float(np.abs(mean).mean())
-    if (whole := sum(sizes.values())) > 0:
-        largest = max(sizes, key=lambda label: sizes[label])
-        ax.text(0.98, 0.97, f"{largest}: {100 * sizes[largest] / whole:.0f} %", ha="right", va="top",
+        found = share_of_gap(data, name)
+        shares[label] = 100 * float(np.asarray(found.values)), 100 * float(half_width(found))
+    largest, (share, error) = max(shares.items(), key=lambda item: item[1])
+    if math.isfinite(error):
+        ax.text(0.98, 0.97, f"{largest}: {share:.0f} ± {error:.0f} %", ha="right", va="top",
                 fontsize="small", transform=ax.transAxes)  # fmt: skip
         ax.margins(y=0.18)
 

@@ -23,7 +23,8 @@ SYMBOLS = {"xi_1": r"$\xi_1$", "xi_2": r"$\xi_2$"}
 
 def draw(data: xr.Dataset, style: FiguresConfig) -> Figure:
     """(a) Standard deviation over draws against the width, (b) tail probability against the bound's exponent."""
-    draws = spec_of(data)["draws"]
+    realizations = data.sizes["realization"]
+    draws = spec_of(data)["draws"] // realizations
     figure = Figure(figsize=(FULL, 2.9), layout="constrained")
     left, right = figure.subplots(1, 2)
     curves = [(branch, quantity) for branch in SUBLAYERS for quantity in MARKERS]
@@ -35,17 +36,17 @@ def draw(data: xr.Dataset, style: FiguresConfig) -> Figure:
             "markersize": 3.5,
             "markeredgewidth": 0,
         }
-        left.plot(data["width"].values, one["deviation_expected"].values, color=COLOURS[branch])
-        left.plot(data["width"].values, one["deviation"].values, linestyle="none", **look)
-        for width in data["width"].values:
-            at = one.sel(width=width)
-            rate, tail = at["rate"].values, at["tail"].where(at["tail"] > 0).values
+        left.plot(data["width"].values, one["deviation_expected"].mean("realization").values, color=COLOURS[branch])
+        for index in range(realizations):
+            left.plot(data["width"].values, one["deviation"].isel(realization=index).values, linestyle="none", **look)
+        for _, at in one.stack(site=("width", "realization")).groupby("site"):
+            rate, tail = (part.values.ravel() for part in (at["rate"], at["tail"].where(at["tail"] > 0)))
             enough = tail * draws >= ENOUGH
             right.plot(rate[enough], tail[enough], linewidth=0.5, alpha=0.7, **look)
             right.plot(rate[~enough], tail[~enough], linestyle="none", alpha=0.2, **look)
     _width_axis(left, data)
     _bound(right, data)
-    panel_letters((left, right), (f"spread over {draws} draws of the weights", "tail probability"))
+    panel_letters((left, right), (f"spread over {draws} draws of W", "tail probability"))
     for ax in (left, right):
         say_if_empty(ax)
     names = [key(f"{SUBLAYERS[branch]}, {SYMBOLS[quantity]}", color=COLOURS[branch], marker=MARKERS[quantity],

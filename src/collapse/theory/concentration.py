@@ -4,9 +4,9 @@ python -m collapse.theory.concentration --spec CONCENTRATIONSPEC_JSON --code FIN
     --out results/<name>/theory/concentration.zarr
 
 For Y = X + A W, with A = C_n X for attention and A = R_s for SwiGLU, xi_1 = ||Pi Y||_F^2/||Pi X||_F^2 and
-xi_2 = ||Y||_F^2/||X||_F^2. At every width X is drawn once, and (W_1, W_3) of the SwiGLU branch once; then W, or W_2, is
-drawn again and again. As in the lemmas W is i.i.d. Gaussian, at standard initialization: variance 1/(9 d), that of
-W_V W_O, for attention, and 1/(3 d_ff) for W_2.
+xi_2 = ||Y||_F^2/||X||_F^2. At every width X, and (W_1, W_3) of the SwiGLU branch, are drawn a few times: a realization
+each. In every realization W, or W_2, is drawn again and again. As in the lemmas W is i.i.d. Gaussian, at standard
+initialization: variance 1/(9 d), that of W_V W_O, for attention, and 1/(3 d_ff) for W_2.
 """
 
 from typing import NamedTuple
@@ -24,6 +24,8 @@ from collapse.theory.domain import Values
 from collapse.theory.ffn import swiglu_moment
 from collapse.theory.moment_sampling import silu
 
+REALIZATIONS = 4
+"""Of X, W_1 and W_3, over which the draws of W are spread: their scatter is part of the error of what is measured."""
 SEQUENCE_LENGTH = 128
 SIMILARITY = 0.3
 """Token similarity of X, about: inside the regime t >= t_0 > 0 that the lemmas are used in."""
@@ -38,7 +40,7 @@ ENOUGH = 10
 BATCH_NUMBERS = 2**22
 """Random numbers that are held at once."""
 
-_DIMS = ("branch", "quantity", "width")
+_DIMS = ("branch", "quantity", "width", "realization")
 VARIABLES = {
     "expected": ("conditional expectation of xi given X and P, or X and R_s", "1", "Lemmas C.11 and C.12"),
     "mean": ("mean of xi over draws of W, or of W_2", "1", "Lemmas C.11 and C.12"),
@@ -57,6 +59,7 @@ VARIABLES = {
     "branch": ("branch that is added to X", "", "Section 2"),
     "quantity": ("what concentrates: xi_1 of the projection Pi Y, xi_2 of Y", "", "Appendix C.7"),
     "width": ("model width d", "1", "Section 2"),
+    "realization": ("realization of X, and of W_1 and W_3", "", "Appendix C.7"),
     "threshold": ("epsilon in measured standard deviations", "1", "Appendix C.7"),
 }  # fmt: skip
 """Name to (long name, units, source)."""
@@ -89,13 +92,13 @@ def equal_correlation_rows(width: int, rng: np.random.Generator) -> Values:
     return np.asarray(width**0.5 * (np.sqrt(rho) * common + np.sqrt(1 - rho) * own))
 
 
-def update(branch: str, width: int, seed: int) -> Update:
+def update(branch: str, width: int, seed: int, realization: int = 0) -> Update:
     """The update whose randomness is measured: of `attention` or `ffn`, at a width."""
-    x = equal_correlation_rows(width, np.random.default_rng([seed, width, 0]))
+    x = equal_correlation_rows(width, np.random.default_rng([seed, width, realization, 0]))
     if branch == "attention":
         return Update(x, prefix_average(len(x)) @ x, 1 / (9 * width), np.full(2, np.nan))
     hidden = FFN_RATIO * width
-    gate, up = np.random.default_rng([seed, width, 1]).normal(0, (3 * width) ** -0.5, (2, width, hidden))
+    gate, up = np.random.default_rng([seed, width, realization, 1]).normal(0, (3 * width) ** -0.5, (2, width, hidden))
     r = silu(x @ gate) * (x @ up)
     gram = x @ x.T
     expected = hidden / (3 * width) * gram * swiglu_moment(np.clip(gram / width, -1, 1), 1 / 3)
@@ -130,9 +133,22 @@ def sample(given: Update, draws: int, rng: np.random.Generator) -> Values:
 
 
 def measure(branch: str, width: int, seed: int, draws: int) -> xr.Dataset:
-    """Variables of `VARIABLES` for one branch and width, dims (branch, quantity, width, threshold)."""
-    given = update(branch, width, seed)
-    xi = sample(given, draws, np.random.default_rng([seed, width, 2 + BRANCHES.index(branch)]))
+    """Variables of `VARIABLES` for one branch and width, dims (branch, quantity, width, realization, threshold).
+
+    Args:
+        branch: One of `BRANCHES`.
+        width: Model width d.
+        seed: Of all that is drawn.
+        draws: Draws of W, of all realizations together.
+    """
+    found = [realize(branch, width, seed, index, draws // REALIZATIONS) for index in range(REALIZATIONS)]
+    return xr.concat(found, "realization", join="exact")
+
+
+def realize(branch: str, width: int, seed: int, realization: int, draws: int) -> xr.Dataset:
+    """What `measure` gives, for one realization and its draws of W."""
+    given = update(branch, width, seed, realization)
+    xi = sample(given, draws, np.random.default_rng([seed, width, realization, 2 + BRANCHES.index(branch)]))
     x, a, variance = given.x, given.a, given.variance
     mean_x, mean_a = x.mean(0), a.mean(0)
     scale = np.array([_projected(x), (x**2).sum()])
@@ -160,10 +176,16 @@ def measure(branch: str, width: int, seed: int, draws: int) -> xr.Dataset:
     }
     return xr.Dataset(
         {
-            name: ((*_DIMS, "threshold")[: array.ndim + 2], np.expand_dims(array, (0, 2)))
+            name: ((*_DIMS, "threshold")[: array.ndim + 3], np.expand_dims(array, (0, 2, 3)))
             for name, array in values.items()
         },
-        {"branch": [branch], "quantity": list(QUANTITIES), "width": [width], "threshold": MULTIPLES},
+        {
+            "branch": [branch],
+            "quantity": list(QUANTITIES),
+            "width": [width],
+            "realization": [realization],
+            "threshold": MULTIPLES,
+        },
     )
 
 
