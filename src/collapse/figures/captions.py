@@ -62,7 +62,8 @@ _SHOWN = {
         "Why the formula for attention's increment (Theorem 3.2) differs from what is measured, split into its three "
         "approximations, taken in turn: Cₙ in place of P; the ratio of expectations in place of the expectation of "
         "the ratio; equally correlated tokens in place of the actual Gram matrix. The three gaps add up to the grey "
-        "curve. In the corner, the largest gap and its share of the three, by mean size over the layers."
+        "curve. In the corner, where three networks or more were measured, the largest gap and its share of the three, "
+        "by mean size over the layers, ± the half-width of its 95 % interval."
     ),
     "depth_recursion": (
         "Token similarity of each layer's output at initialization; colours, the factor on the variance of the "
