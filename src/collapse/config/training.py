@@ -111,7 +111,7 @@ class ExecutionConfig(Section):
     zero_stage: Literal[0, 1] = 1
     """ZeRO stage: 1 splits the optimizer's states among the processes, 0 keeps them whole on each."""
     activation_checkpointing: bool = False
-    """Whether a layer's activations are computed again in the backward pass rather than kept: less memory, more time."""
+    """Whether a layer's activations are computed again in the backward pass, not kept: less memory, more time."""
     flush_every: PositiveInt = 16
     """Steps between moving recorded quantities from the device to disk."""
     checkpoint_every: PositiveInt = 100
