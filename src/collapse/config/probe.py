@@ -66,7 +66,7 @@ class MonteCarloConfig(Section):
     """Draws of (u, v) for each point of m(rho) (figure 7)."""
     weight_draws: Annotated[PositiveInt, Field(ge=2)] = 64
     """Draws of W for each layer of the approximation split."""
-    networks: PositiveInt = 2
+    networks: PositiveInt = 4
     """Initializations, seeds 0, 1, ..., whose layers the approximation split takes its inputs from."""
     layer_stride: PositiveInt = 5
     """Layers of the approximation split: 1, then every multiple of this, then the last."""
