@@ -112,6 +112,9 @@ class ExecutionConfig(Section):
     """ZeRO stage: 1 splits the optimizer's states among the processes, 0 keeps them whole on each."""
     activation_checkpointing: bool = False
     """Whether a layer's activations are computed again in the backward pass, not kept: less memory, more time."""
+    compile: bool = False
+    """Whether torch.compile compiles the two branches of a layer: faster steps, after half a minute at the first start.
+    On a CPU it needs a C++ compiler."""
     flush_every: PositiveInt = 16
     """Steps between moving recorded quantities from the device to disk."""
     checkpoint_every: PositiveInt = 100

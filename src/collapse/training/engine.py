@@ -100,7 +100,11 @@ def parameter_groups(decoder: Decoder, weight_decay: float) -> list[dict[str, An
 
 
 def build_engine(decoder: Decoder, training: TrainingConfig, execution: ExecutionConfig, device: Device) -> Any:
-    """A DeepSpeed engine around a decoder, with AdamW, the schedule and clipping of the config."""
+    """A DeepSpeed engine around a decoder, with AdamW, the schedule and clipping of the config.
+
+    Raises:
+        CollapseError: where `execution.compile` is wanted and cannot be.
+    """
     import deepspeed
 
     from collapse.training.replicated import ClippedAdamW, ReplicatedEngine
@@ -125,6 +129,12 @@ def build_engine(decoder: Decoder, training: TrainingConfig, execution: Executio
         optimizer = ClippedAdamW(groups, training.clip, **adam)
         config |= {"gradient_clipping": 0.0, "zero_optimization": {"stage": 0}}
     decoder.checkpoint_activations = execution.activation_checkpointing
+    if execution.compile:
+        from collapse.model.compiled import compile_branches, require_compiler
+
+        if device.kind == "cpu":
+            require_compiler()
+        compile_branches(decoder)
     factor = learning_rate_factor(training)
     options: dict[str, Any] = {
         "model": decoder, "optimizer": optimizer, "lr_scheduler": lambda o: LambdaLR(o, factor), "config": config

@@ -91,6 +91,7 @@ def work(options: Namespace) -> None:
                 micro_batch_size=execution.micro_batch_size,
                 zero_stage=execution.zero_stage,
                 activation_checkpointing=execution.activation_checkpointing,
+                compile=execution.compile,
             )
             publish(dataset(spec, trainer.history, outcome.steps, run_values, origin, outcome.ended), options.out)
             if outcome.ended != COMPLETED:
