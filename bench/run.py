@@ -1,11 +1,20 @@
-"""Speed as ratios: medians of interleaved blocks of real DeepSpeed training steps at the laptop's shape.
+"""Speed as ratios: medians of interleaved blocks of real DeepSpeed training steps, at three shapes.
 
-The last lines are `name ratio` pairs:
-    recording_overhead_laptop         time of a step with everything recorded over the bare step (less is better)
-    tokens_per_second_over_hf_laptop  tokens/s, everything recorded, over Hugging Face's Llama, nothing (more is better)
+    python bench/run.py [laptop] [middle] [paper]      # those named, or all three
+
+The last lines are `name ratio` pairs, for every shape; `_compiled` names those with `execution.compile`, and nan stands
+for what could not be measured here:
+    recording_overhead_*         time of a step with everything recorded over the bare step (less is better)
+    retain_grad_overhead_*       the same of a usual recipe, over the same bare step (bench/recipes.py)
+    module_hooks_overhead_*      the same of another one
+    tokens_per_second_over_hf_*  tokens/s, everything recorded, over Hugging Face's Llama, nothing (more is better)
+    utilisation_*                model-FLOP/s, everything recorded, over those of a large matrix product
 """
 
+import argparse
+import gc
 import logging
+import math
 import resource
 import statistics
 import sys
@@ -13,103 +22,229 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from recipes import Modular, ModuleHooks, RetainGrad
 
-from collapse.config.root import Config, load
+from collapse.config.root import load
+from collapse.config.run import RunSpec
+from collapse.config.training import ExecutionConfig
 from collapse.corpus.store import SplitManifest, TokenManifest, TokenStore
+from collapse.errors import CollapseError
+from collapse.model.compiled import require_compiler
 from collapse.model.decoder import Decoder
 from collapse.model.hugging_face import llama_config
+from collapse.planning.cost import flops
 from collapse.training.checkpoint import Identity
 from collapse.training.engine import Device, build_engine, start_distributed
 from collapse.training.loop import Trainer, cross_entropy
 from collapse.training.measurements import Pending
 from collapse.training.progress import Progress
 
-BLOCK = 8
-"""Steps timed together; the recorded block ends with a flush to disk, twice as often as in a real run."""
-ROUNDS = 9
 DEVICE = Device("cpu", "fp32")
+PRODUCT = 3072
+"""Rows and columns of the matrices of a large product."""
+
+Block = Callable[[int], None]
 
 
-def token_store(config: Config, folder: Path) -> TokenStore:
+@dataclass(frozen=True)
+class Shape:
+    """What is trained, and how it is timed."""
+
+    threads: int
+    batch: int
+    block: int
+    """Steps timed together; the recorded block ends with a flush to disk, more often than in a real run."""
+    rounds: int
+    model: dict[str, Any]
+    """Over the laptop config's model."""
+
+
+SHAPES = {
+    "laptop": Shape(1, 8, 8, 7, {}),
+    "middle": Shape(
+        2, 2, 2, 7, {"layers": 12, "width": 256, "ffn_width": 768, "sequence_length": 512, "tie_embeddings": True}
+    ),
+    # A twelfth of the paper's model: of 48 layers and of 32000 pieces, so that layers and head keep their shares.
+    "paper": Shape(
+        2, 1, 1, 7,
+        {"layers": 4, "width": 512, "ffn_width": 1536, "sequence_length": 2048, "vocab_size": 2667,
+         "tie_embeddings": True, "embedding_std": 0.02},
+    ),
+    "tiny": Shape(
+        1, 2, 1, 2, {"layers": 2, "width": 32, "ffn_width": 48, "sequence_length": 16, "vocab_size": 64}
+    ),
+}  # fmt: skip
+
+
+def spec_of(shape: Shape) -> RunSpec:
+    """The first run of the laptop config, with the shape's model and batch."""
+    config = load(Path(__file__).parents[1] / "config" / "config.yaml")
+    spec = next(iter(config.runs.values())).canonical()
+    spec["model"] |= shape.model
+    spec["tokens"]["tokenizer"] = {"kind": "file", "path": "Zipf"}  # of any vocabulary
+    spec["training"] |= {"batch_size": shape.batch}
+    return RunSpec.model_validate(spec)
+
+
+def token_store(spec: RunSpec, folder: Path) -> TokenStore:
     """Zipf-distributed ids, as in text; the speed does not depend on which."""
-    size = config.model.vocab_size
+    size = spec.model.vocab_size
     weights = 1 / np.arange(1, size + 1)
     ids = np.random.default_rng(0).choice(size, 500_000, p=weights / weights.sum()).astype(np.uint16)
     split = SplitManifest(tokens=len(ids), documents=1, sha256="0" * 64)
     manifest = TokenManifest(
-        spec=config.data, corpus="Zipf", attributions=[], skipped_empty=0, tokenizer_sha256="0" * 64,
+        spec=spec.data, corpus="Zipf", attributions=[], skipped_empty=0, tokenizer_sha256="0" * 64,
         vocab_size=size, eos_id=0, dtype="uint16", train=split, validation=split,
         token_frequencies=np.bincount(ids, minlength=size).tolist(),
     )  # fmt: skip
     return TokenStore(folder, manifest, ids, ids)
 
 
-def contestants(config: Config, folder: Path) -> dict[str, Callable[[int], None]]:
+class Contestants:
     """A block of steps, from a step on, by name."""
-    spec = next(iter(config.runs.values()))
-    execution = config.execution
-    store = token_store(config, folder)
-    trainer = Trainer(spec, execution, store, DEVICE, Identity(spec.run_id, "bench", "Zipf"), folder / "recorded")
-    progress = Progress("bench", 0, sys.maxsize, trainer.tokens_per_step, 0.0, sys.maxsize, speaks=False)
 
-    def recorded(start: int) -> None:
-        pending = Pending(start)
-        for step in range(start, start + BLOCK):
-            trainer.step(step, pending)
-        trainer.flush(pending, progress)
+    def __init__(self, shape: Shape, folder: Path) -> None:
+        self.shape, self.folder, self.spec = shape, folder, spec_of(shape)
+        self.store = token_store(self.spec, folder)
+        self.blocks: dict[str, Block] = {}
+        square = torch.randn(PRODUCT, PRODUCT)
+        self.ours("", compiled=False)
+        self.hugging_face()
+        for recipe in (RetainGrad, ModuleHooks):
+            self.recipe(recipe)
+        try:
+            require_compiler()
+        except CollapseError as error:
+            print(f"compiled: left out: {error}")
+        else:
+            self.ours("_compiled", compiled=True)
+        self.blocks["product"] = lambda start: [square @ square for _ in range(shape.block)].clear()
 
-    def plain(engine: Any, logits: Callable[[Any], torch.Tensor]) -> Callable[[int], None]:
+    def _execution(self, compiled: bool = False) -> ExecutionConfig:
+        return ExecutionConfig(
+            device="cpu", threads=self.shape.threads, micro_batch_size=self.shape.batch, compile=compiled
+        )
+
+    def _engine(self, model: Any, compiled: bool = False) -> Any:
+        return build_engine(model, self.spec.training, self._execution(compiled), DEVICE)
+
+    def _plain(self, engine: Any, logits: Callable[[Any], torch.Tensor], collect: Callable[[], None]) -> Block:
         def block(start: int) -> None:
-            for step in range(start, start + BLOCK):
-                inputs, labels = (torch.from_numpy(a) for a in trainer.batches.at(step))
+            for step in range(start, start + self.shape.block):
+                inputs, labels = (torch.from_numpy(a) for a in self.batches.at(step))
                 engine.backward(cross_entropy(logits(engine(inputs)), labels))
+                collect()
                 engine.step()
 
         return block
 
-    from transformers import LlamaForCausalLM
+    def ours(self, end: str, compiled: bool) -> None:
+        """Our training, recorded and bare."""
+        identity = Identity(self.spec.run_id, "bench", "Zipf")
+        scratch = self.folder / f"recorded{end}"
+        trainer = Trainer(self.spec, self._execution(compiled), self.store, DEVICE, identity, scratch)
+        self.batches = trainer.batches
+        progress = Progress("bench", 0, sys.maxsize, trainer.tokens_per_step, 0.0, sys.maxsize, speaks=False)
 
-    bare = build_engine(Decoder(spec.model, 0), spec.training, execution, DEVICE)
-    llama = LlamaForCausalLM(llama_config(Decoder(spec.model, 0), attn_implementation="sdpa"))
-    hugging_face = build_engine(llama, spec.training, execution, DEVICE)
+        def recorded(start: int) -> None:
+            pending = Pending(start)
+            for step in range(start, start + self.shape.block):
+                trainer.step(step, pending)
+            trainer.flush(pending, progress)
+
+        self.blocks[f"recorded{end}"] = recorded
+        bare = self._engine(Decoder(self.spec.model, 0), compiled)
+        self.blocks[f"bare{end}"] = self._plain(bare, lambda out: out, lambda: None)
+
+    def hugging_face(self) -> None:
+        """`LlamaForCausalLM`, nothing recorded."""
+        from transformers import LlamaForCausalLM
+
+        llama = LlamaForCausalLM(llama_config(Decoder(self.spec.model, 0), attn_implementation="sdpa"))
+        self.blocks["hugging_face"] = self._plain(self._engine(llama), lambda out: out.logits, lambda: None)
+
+    def recipe(self, recipe: type[RetainGrad] | type[ModuleHooks]) -> None:
+        """Our model, recorded as is usual."""
+        model = Modular(self.spec.model, 0)
+        recording = recipe(model)
+        name = "retain_grad" if recipe is RetainGrad else "module_hooks"
+        self.blocks[name] = self._plain(self._engine(model), lambda out: out, recording.collect)
+
+    def seconds(self) -> dict[str, list[float]]:
+        """Of a step, by name, one a round; the first round warms up."""
+        found: dict[str, list[float]] = {name: [] for name in self.blocks}
+        for number in range(self.shape.rounds + 1):
+            for name, block in self.blocks.items():
+                began = time.perf_counter()
+                block(number * self.shape.block)
+                took = (time.perf_counter() - began) / self.shape.block
+                if number > 0:
+                    found[name].append(took)
+                elif name == "recorded_compiled":
+                    print(f"recorded_compiled: {took * self.shape.block:.1f} s the first block, with its compilation")
+            print(f"round {number} of {self.shape.rounds}", file=sys.stderr, flush=True)
+        return found
+
+
+def measure(name: str) -> dict[str, float]:
+    """Measure a shape, print its times, and return its ratios by name."""
+    shape = SHAPES[name]
+    torch.set_num_threads(shape.threads)
+    with tempfile.TemporaryDirectory() as folder:
+        contestants = Contestants(shape, Path(folder))
+        model = contestants.spec.model
+        print(
+            f"{name}: {model.layers} layers x {model.width} x n {model.sequence_length}, {model.vocab_size} pieces, "
+            f"{shape.batch} sequence(s) a step, {shape.threads} thread(s)"
+        )
+        seconds = contestants.seconds()
+    operations = {"product": 2.0 * PRODUCT**3}
+    for contestant, values in seconds.items():
+        low, middle, high = min(values), statistics.median(values), max(values)
+        rate = operations.get(contestant, float(shape.batch * flops(model).model)) / middle
+        print(
+            f"{contestant}: {1e3 * middle:.1f} ms a step ({1e3 * low:.1f} to {1e3 * high:.1f}), "
+            f"{rate / 1e9:.0f} GFLOP/s"
+        )
+
+    def ratio(above: str, below: str) -> float:
+        pairs = list(zip(seconds.get(above, []), seconds.get(below, []), strict=False))
+        return statistics.median(a / b for a, b in pairs) if pairs else math.nan
+
+    share = shape.batch * flops(model).model / operations["product"]
     return {
-        "recorded": recorded,
-        "bare": plain(bare, lambda out: out),
-        "hugging_face": plain(hugging_face, lambda out: out.logits),
+        f"recording_overhead_{name}": ratio("recorded", "bare"),
+        f"recording_overhead_{name}_compiled": ratio("recorded_compiled", "bare_compiled"),
+        f"retain_grad_overhead_{name}": ratio("retain_grad", "bare"),
+        f"module_hooks_overhead_{name}": ratio("module_hooks", "bare"),
+        f"tokens_per_second_over_hf_{name}": ratio("hugging_face", "recorded"),
+        f"tokens_per_second_over_hf_{name}_compiled": ratio("hugging_face", "recorded_compiled"),
+        f"utilisation_{name}": share * ratio("product", "recorded"),
+        f"utilisation_{name}_compiled": share * ratio("product", "recorded_compiled"),
     }
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description="The speed of training steps, as ratios.")
+    parser.add_argument("shapes", nargs="*", choices=[*SHAPES, []], help="which to measure; all but tiny if left out")
+    names = parser.parse_args().shapes or ["laptop", "middle", "paper"]
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    config = load(Path(__file__).parents[1] / "config" / "config.yaml")
     start_distributed(DEVICE, threads=1)
-    seconds: dict[str, list[float]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        blocks = contestants(config, Path(folder))
-        for round_number in range(-1, ROUNDS):
-            for name, block in blocks.items():
-                began = time.perf_counter()
-                block((round_number + 1) * BLOCK)
-                if round_number >= 0:  # the first round warms up
-                    seconds.setdefault(name, []).append((time.perf_counter() - began) / BLOCK)
-            print(f"round {round_number + 1} of {ROUNDS}", file=sys.stderr, flush=True)
+    ratios: dict[str, float] = {}
+    for name in names:
+        ratios |= measure(name)
+        gc.collect()
     torch.distributed.destroy_process_group()
-    for name, values in seconds.items():
-        low, middle, high = min(values), statistics.median(values), max(values)
-        print(f"{name}: {1e3 * middle:.1f} ms a step ({1e3 * low:.1f} to {1e3 * high:.1f})")
     print(f"peak memory of this process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
-
-    def ratio(above: str, below: str) -> float:
-        return statistics.median(a / b for a, b in zip(seconds[above], seconds[below], strict=True))
-
-    print(f"recording_overhead_laptop {ratio('recorded', 'bare'):.3f}")
-    print(f"tokens_per_second_over_hf_laptop {ratio('hugging_face', 'recorded'):.3f}")
+    for name, value in ratios.items():
+        print(f"{name} {value:.3f}")
 
 
 if __name__ == "__main__":

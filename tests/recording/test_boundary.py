@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from collapse.recording.boundary import compiled, residual_norm
+from collapse.recording.boundary import FEW_THREADS, compiled, residual_norm
 from collapse.recording.recorder import Recorder
 from collapse.recording.taps import GRADIENT_SCALE, scaled_squared_norm
 
@@ -139,5 +139,5 @@ def test_which_tensors_the_compiled_loops_serve(monkeypatch: pytest.MonkeyPatch)
     assert compiled(rows, rows[0])
     for other in (rows.double(), rows.bfloat16(), rows.transpose(0, 1), rows.to("meta")):
         assert not compiled(rows, other)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: FEW_THREADS + 1)
     assert not compiled(rows)

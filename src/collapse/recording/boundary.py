@@ -8,10 +8,13 @@ from torch import Tensor
 from collapse.recording import kernels
 from collapse.recording.taps import GRADIENT_SCALE, Tap, full
 
+FEW_THREADS = 2
+"""Up to so many threads, the compiled loops on one of them take less time than torch operations on all."""
+
 
 def compiled(*tensors: Tensor) -> bool:
-    """Whether the compiled loops serve these tensors: float32, on the CPU, in a process of one thread."""
-    return torch.get_num_threads() == 1 and all(
+    """Whether the compiled loops serve these tensors: float32, on the CPU, in a process of few threads."""
+    return torch.get_num_threads() <= FEW_THREADS and all(
         t.dtype == torch.float32 and t.device.type == "cpu" and t.is_contiguous() for t in tensors
     )
 
@@ -25,7 +28,7 @@ class _Boundary(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         y = residual if branch is None else residual + branch
         wide = full(y)
-        row_sq = torch.sum(wide.square(), -1, out=None if tap is None else tap.row_sq)
+        row_sq = torch.linalg.vector_norm(wide, dim=-1, out=None if tap is None else tap.row_sq).square_()
         inverse_rms = (row_sq / y.shape[-1] + eps).rsqrt().unsqueeze(-1)
         unit = (wide * inverse_rms).to(y.dtype)
         normed = unit * gain
@@ -66,11 +69,17 @@ class _CompiledBoundary(torch.autograd.Function):
         row_sq = torch.empty_like(inverse_rms) if tap is None else tap.row_sq
         inputs = residual, residual if branch is None else branch
         arrays = [t.detach().numpy() for t in (*inputs, gain, y, unit, normed, inverse_rms, row_sq)]
-        kernels.forward(*arrays[:2], branch is not None, arrays[2], eps, *arrays[3:])
+        measure_normed = tap is not None and tap.x_is_normed
+        means = [residual.new_empty(1, 1, 1)] * 2 if tap is None else [tap.y.mean, tap.x.mean]
+        y_mean, normed_mean = (mean.numpy() for mean in means)
+        kernels.forward(
+            *arrays[:2], branch is not None, arrays[2], eps, *arrays[3:], y_mean, normed_mean, tap is not None,
+            measure_normed,
+        )  # fmt: skip
         if tap is not None:
-            kernels.measure(arrays[3], tap.y.mean.numpy(), tap.y.centred_norm.numpy())
-            if tap.x_is_normed:
-                kernels.measure(arrays[5], tap.x.mean.numpy(), tap.x.centred_norm.numpy())
+            kernels.centre(arrays[3], y_mean, tap.y.centred_norm.numpy())
+            if measure_normed:
+                kernels.centre(arrays[5], normed_mean, tap.x.centred_norm.numpy())
         ctx.save_for_backward(unit, inverse_rms, gain)
         ctx.tap = tap
         ctx.has_branch = branch is not None

@@ -1,7 +1,7 @@
-"""The boundary as compiled loops, for float32 on one CPU thread: everything is measured in the passes made anyway.
+"""The boundary as compiled loops, for float32 on a CPU: everything is measured in the passes made anyway.
 
 The loops are compiled on first use, in about a second, and kept in numba's cache. `boundary.py` has the same in torch
-operations, for every other device, precision and number of threads; the two agree within rounding.
+operations, for every other device and precision and for many threads; the two agree within rounding.
 """
 
 import math
@@ -20,9 +20,9 @@ _REORDER = {"reassoc", "contract", "nsz", "arcp"}
 @njit(cache=True, fastmath=_REORDER, error_model="numpy")
 def forward(
     residual: F32, branch: F32, add: bool, gain: F32, eps: float, y: F32, unit: F32, normed: F32, inverse_rms: F32,
-    row_sq: F32,
+    row_sq: F32, y_mean: F32, normed_mean: F32, measure_y: bool, measure_normed: bool,
 ) -> None:  # fmt: skip
-    """Y = residual + branch, unit = Y / rms(Y), normed = unit * gain; all (B, n, d), the last two outputs (B, n).
+    """Y = residual + branch, unit = Y / rms(Y), normed = unit * gain; all (B, n, d).
 
     Args:
         residual: what the stack carries past the sublayer.
@@ -33,11 +33,19 @@ def forward(
         y: output Y; may be `residual` itself where there is no branch.
         unit: output.
         normed: output.
-        inverse_rms: output, one over the rows' RMS.
-        row_sq: output, squared row norms of Y.
+        inverse_rms: output (B, n), one over the rows' RMS.
+        row_sq: output (B, n), squared row norms of Y.
+        y_mean: output (B, 1, d), the mean row of Y.
+        normed_mean: output (B, 1, d), that of the normalized rows.
+        measure_y: whether to fill `y_mean`.
+        measure_normed: whether to fill `normed_mean`.
     """
     batch, length, width = residual.shape
     for b in range(batch):
+        if measure_y:
+            y_mean[b, 0, :] = 0
+        if measure_normed:
+            normed_mean[b, 0, :] = 0
         for i in range(length):
             total = np.float32(0)
             for k in range(width):
@@ -51,20 +59,25 @@ def forward(
                 value = y[b, i, k] * inverse
                 unit[b, i, k] = value
                 normed[b, i, k] = value * gain[k]
+            if measure_y:
+                for k in range(width):
+                    y_mean[b, 0, k] += y[b, i, k]
+            if measure_normed:
+                for k in range(width):
+                    normed_mean[b, 0, k] += normed[b, i, k]
+        if measure_y:
+            for k in range(width):
+                y_mean[b, 0, k] /= np.float32(length)
+        if measure_normed:
+            for k in range(width):
+                normed_mean[b, 0, k] /= np.float32(length)
 
 
 @njit(cache=True, fastmath=_REORDER, error_model="numpy")
-def measure(rows: F32, mean: F32, centred_norm: F32) -> None:
-    """The mean row, (B, 1, d), and the Frobenius norm of the rows minus it, (B,), of `rows`, (B, n, d)."""
+def centre(rows: F32, mean: F32, centred_norm: F32) -> None:
+    """The Frobenius norm, (B,), of the rows, (B, n, d), minus their mean, (B, 1, d)."""
     batch, length, width = rows.shape
     for b in range(batch):
-        for k in range(width):
-            mean[b, 0, k] = 0
-        for i in range(length):
-            for k in range(width):
-                mean[b, 0, k] += rows[b, i, k]
-        for k in range(width):
-            mean[b, 0, k] /= np.float32(length)
         total = 0.0
         for i in range(length):
             row = np.float32(0)
