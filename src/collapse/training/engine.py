@@ -17,6 +17,8 @@ from torch.optim.lr_scheduler import LambdaLR
 from collapse.config.training import ExecutionConfig, TrainingConfig
 from collapse.errors import CollapseError
 from collapse.model.decoder import Decoder
+from collapse.recording import kernels
+from collapse.recording.boundary import compiled
 from collapse.training.schedule import learning_rate_factor
 
 
@@ -169,8 +171,12 @@ def sublayer_gradient_sq(decoder: Decoder) -> Tensor:
                 fragments.append(fragment)
     total = torch.zeros(len(matrices), device=device, dtype=torch.float64)
     if fragments:
-        norms = torch.stack(torch._foreach_norm(fragments, 2, dtype=torch.float64))
-        total.index_add_(0, torch.tensor(owners, device=device), norms.square())
+        if compiled(*fragments):
+            found = [kernels.squared_norm(f.detach().numpy().ravel()) for f in fragments]
+            squares = torch.tensor(found, dtype=torch.float64)
+        else:
+            squares = torch.stack(torch._foreach_norm(fragments, 2, dtype=torch.float64)).square()
+        total.index_add_(0, torch.tensor(owners, device=device), squares)
     return total * _splits(matrices[0][0]) / dist.get_world_size()
 
 
