@@ -1,8 +1,8 @@
 """How activations and their gradients are usually recorded, on our model: two recipes, written as one meets them.
 
-Both observe Y of every sublayer and the X behind it: the mean row norm, the token similarity (in closed form; the n x n Gram matrix
-would cost far more), and the norm of the gradient, each fetched by `item()`. That is less than our recorder measures:
-no token diversity, no RMS factors, no norms of parameter gradients.
+Both observe Y of every sublayer and the X behind it: the mean row norm, the token similarity (in closed form; the
+n x n Gram matrix would cost far more), and the norm of the gradient, each fetched by `item()`. That is less than our
+recorder measures: no token diversity, no RMS factors, no norms of parameter gradients.
 """
 
 from functools import partial
