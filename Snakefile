@@ -5,6 +5,7 @@ from snakemake.exceptions import WorkflowError
 
 from collapse.config.base import ConfigError
 from collapse.config.workflow import plan
+from collapse.garbage import forget_finished
 
 if not workflow.overwrite_configfiles:
 
@@ -51,6 +52,11 @@ rule all:
 rule initialization:
     input:
         PLAN.initialization,
+
+
+# Snakemake has seen every job end: finished runs need no second copy any more.
+onsuccess:
+    forget_finished(PLAN)
 
 
 include: "workflow/rules/corpus.smk"

@@ -11,6 +11,7 @@ from collapse.config.workflow import Plan
 from collapse.errors import CollapseError
 
 LOCKS = Path(".snakemake/locks")
+INCOMPLETE = Path(".snakemake/incomplete")
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,20 @@ def leftovers(configs: Sequence[Config]) -> list[Leftover]:
             found += _unknown("dataset", paths.root / folder, datasets)
         found += _unknown("figure", paths.figures, drawn)
     return found
+
+
+def forget_finished(plan: Plan) -> None:
+    """Remove the scratch folders of finished runs, once Snakemake has registered every job that it saw or began.
+
+    Such a folder holds the finished run a second time, for a Snakemake that did not see its job end.
+    """
+    if any(INCOMPLETE.glob("*")):
+        return
+    for run_id in plan.runs:
+        scratch = plan.paths.scratch(f"{run_id}-{plan.code('training')}")
+        only_finished = scratch.is_dir() and [path.name for path in scratch.iterdir()] == ["finished"]
+        if only_finished and (plan.paths.run(run_id) / "manifest.json").is_file():
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def refuse_while_running() -> None:

@@ -254,7 +254,7 @@ def test_the_command_starts_two_processes_and_says_what_it_trains(lab, tmp_path:
     execution = lab.execution(processes=2, micro_batch_size=2, zero_stage=0, activation_checkpointing=True)
     done = lab.run(spec, execution, tmp_path)
     assert done.returncode == 0, done.stderr
-    assert not (tmp_path / "scratch" / "run").exists()
+    assert [path.name for path in (tmp_path / "scratch" / "run").iterdir()] == ["finished"]
     assert f"{Decoder(spec.model).parameter_count:,} parameters" in done.stderr
     origin = json.loads(open_run(tmp_path / "run").attrs["provenance"])
     wanted = {"processes": 2, "micro_batch_size": 2, "zero_stage": 0, "activation_checkpointing": True}

@@ -85,7 +85,29 @@ def test_kill_and_resume_is_bit_identical(lab, wreck: Path, undisturbed: str) ->
     assert done.returncode == 0, done.stderr
     assert "going on from the checkpoint of step 10" in done.stderr
     assert digest(wreck) == tree_digest(wreck / "run" / "metrics.zarr") == undisturbed
-    assert not (wreck / "scratch" / "run").exists()
+    assert [path.name for path in (wreck / "scratch" / "run").iterdir()] == ["finished"]
+
+
+def test_a_finished_run_whose_outputs_were_deleted_is_published_again(lab, wreck: Path, undisturbed: str) -> None:
+    """Snakemake does that where it was killed before its job had ended."""
+    assert resume(lab, wreck).returncode == 0
+    shutil.rmtree(wreck / "run")
+    again = resume(lab, wreck)
+    assert again.returncode == 0 and "trained to its end by an earlier start" in again.stderr
+    assert "step 12/" not in again.stderr
+    assert digest(wreck) == tree_digest(wreck / "run" / "metrics.zarr") == undisturbed
+    other = lab.run(lab.spec(), lab.execution(), wreck, code="newer")
+    assert other.returncode == 0 and "step 12/12" in other.stderr
+
+
+def test_a_damaged_copy_of_a_finished_run_is_not_published(lab, wreck: Path, undisturbed: str) -> None:
+    assert resume(lab, wreck).returncode == 0
+    shutil.rmtree(wreck / "run")
+    chunk = next(path for path in (wreck / "scratch/run/finished/metrics.zarr").rglob("c/*") if path.is_file())
+    chunk.unlink()
+    again = resume(lab, wreck)
+    assert again.returncode == 0 and "step 12/12" in again.stderr
+    assert digest(wreck) == undisturbed
 
 
 def test_sigterm_checkpoints_and_leaves(lab, tmp_path: Path, undisturbed: str) -> None:

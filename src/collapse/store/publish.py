@@ -1,6 +1,7 @@
 """Publication: the finished run's Dataset, and the manifest that says it is whole."""
 
 import json
+import os
 import shutil
 import warnings
 from collections.abc import Mapping
@@ -56,6 +57,32 @@ def dataset(
         "provenance": canonical_json(provenance),
     }
     return xr.Dataset(variables, coords, attrs)
+
+
+def deliver(finished: Path, out: Path) -> None:
+    """Put a published run into another folder, store first, manifest last; files are linked where they can be.
+
+    Args:
+        finished: A folder that `publish` has written.
+        out: The run's folder among the results; what it held is replaced.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    partial = out / ".metrics.zarr.partial"
+    (out / "manifest.json").unlink(missing_ok=True)
+    for leftover in (partial, out / "metrics.zarr"):
+        if leftover.exists():
+            shutil.rmtree(leftover)
+    with naming(partial):
+        shutil.copytree(finished / "metrics.zarr", partial, copy_function=_link)
+    partial.replace(out / "metrics.zarr")
+    write_atomic(out / "manifest.json", (finished / "manifest.json").read_bytes())
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(source, target)
 
 
 def publish(data: xr.Dataset, out: Path) -> None:

@@ -9,17 +9,19 @@ import shutil
 import sys
 from argparse import Namespace
 from contextlib import nullcontext
+from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from collapse.config.training import ExecutionConfig
 from collapse.errors import CollapseError, run_stage
 from collapse.leases import lease
-from collapse.store.publish import COMPLETED
+from collapse.store.manifest import damages
+from collapse.store.publish import COMPLETED, deliver
 from collapse.store.read import read_manifest
 from collapse.training.engine import choose_device
 from collapse.training.progress import Progress
-from collapse.training.worker import arguments, parse_specs, work
+from collapse.training.worker import FINISHED, arguments, parse_specs, work
 
 
 def _torchrun(processes: int, began: float) -> None:
@@ -57,8 +59,20 @@ def crowded(execution: ExecutionConfig) -> str | None:
     )
 
 
+def _is_whole(finished: Path, code: str) -> bool:
+    """Whether a folder holds a run that this code has published, all of it."""
+    try:
+        manifest = read_manifest(finished)
+    except CollapseError:
+        return False
+    return manifest.get("code") == code and not damages(finished / "metrics.zarr", manifest)
+
+
 def launch(options: Namespace) -> None:
-    """Train a run, and clear its scratch folder once it is completed and published.
+    """Train a run, publish it, and clear its scratch folder of all but the finished run.
+
+    That stays, linked and so at no cost, until the whole workflow has succeeded: Snakemake deletes the outputs of a job
+    whose end it did not see, which may have been killed itself while the training went on to its end.
 
     Raises:
         CollapseError: for every foreseeable failure, or where another process is training this run.
@@ -76,14 +90,21 @@ def launch(options: Namespace) -> None:
             f"{options.scratch}: another process is training this run: wait for it, or stop it first"
         ) from None
     with lock, lease(execution.processes) if device.kind == "cuda" else nullcontext() as gpus:
-        if gpus is not None:
-            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
-        if execution.processes == 1:
-            work(options)
+        finished = options.scratch / FINISHED
+        if _is_whole(finished, options.code):
+            Progress.say(f"{spec.run_id}: trained to its end by an earlier start; publishing what it left")
         else:
-            _torchrun(execution.processes, options.began)
-        if read_manifest(options.out)["ended"] == COMPLETED:  # else the last good checkpoint stays
-            shutil.rmtree(options.scratch, ignore_errors=True)
+            if gpus is not None:
+                os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+            if execution.processes == 1:
+                work(options)
+            else:
+                _torchrun(execution.processes, options.began)
+        deliver(finished, options.out)
+        if read_manifest(finished)["ended"] == COMPLETED:  # else the last good checkpoint stays
+            for path in options.scratch.iterdir():
+                if path != finished:
+                    shutil.rmtree(path, ignore_errors=True)
 
 
 if __name__ == "__main__":

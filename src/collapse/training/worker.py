@@ -19,6 +19,9 @@ from collapse.training.engine import choose_device, start_distributed
 from collapse.training.loop import InterruptedRunError, Trainer
 from collapse.training.progress import Progress
 
+FINISHED = "finished"
+"""Folder of the finished run in its scratch folder."""
+
 
 def arguments() -> ArgumentParser:
     """The options of the training command, for the launcher and its processes."""
@@ -93,7 +96,8 @@ def work(options: Namespace) -> None:
                 activation_checkpointing=execution.activation_checkpointing,
                 compile=execution.compile,
             )
-            publish(dataset(spec, trainer.history, outcome.steps, run_values, origin, outcome.ended), options.out)
+            data = dataset(spec, trainer.history, outcome.steps, run_values, origin, outcome.ended)
+            publish(data, options.scratch / FINISHED)
             if outcome.ended != COMPLETED:
                 kept = f"the checkpoint before it is kept: {outcome.checkpoint}"
                 kept = "no checkpoint had been saved before it" if outcome.checkpoint is None else kept
