@@ -258,7 +258,7 @@ def test_too_little_memory_is_refused_before_it_is_taken(command, reduce, monkey
     path = command(0, 1)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=100_000_000))
     with pytest.raises(
-        CollapseError, match=r"about 0\.4 GB of memory, and 0\.1 GB are available: lower probe\.seeds_per"
+        CollapseError, match=r"about 0\.6 GB of memory, and 0\.1 GB are available: lower probe\.seeds_per"
     ):
         command(1, 2)
     with pytest.raises(CollapseError, match=r"about 0\.3 GB of memory.*lower model\.sequence_length"):
