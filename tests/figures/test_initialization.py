@@ -277,3 +277,12 @@ def test_command(make_probe: Make, publish_probe: Publish, tmp_path: Path) -> No
     assert ran.returncode == 1
     assert ran.stderr.startswith("error: ") and "missing or unfinished" in ran.stderr
     assert not (tmp_path / "row_norms.png").exists()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_concentration_guide_lies_above_every_width_whatever_their_number(make_probe: Make, count: int) -> None:
+    """Also where there are as many realizations as there are not widths."""
+    data = make_probe("concentration").isel(width=slice(count))
+    left, _ = draw("concentration", data).axes
+    (guide,) = [line for line in left.get_lines() if "slope" in str(line.get_label())]
+    assert (guide.get_ydata() > data["deviation"].max(("branch", "quantity", "realization")).values).all()

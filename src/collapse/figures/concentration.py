@@ -57,13 +57,13 @@ def draw(data: xr.Dataset, style: FiguresConfig) -> Figure:
 
 def _width_axis(ax: Axes, data: xr.Dataset) -> None:
     """Logarithmic axes, and a guide of slope -1/2 above the curves."""
-    widths, deviation = data["width"].values.astype(float), data["deviation"].values
+    widths, deviation = data["width"].values.astype(float), data["deviation"]
     ax.set(xscale="log", xlabel="width $d$", ylabel=r"standard deviation of $\xi$")
     ax.set_xticks(widths, [f"{width:g}" for width in widths])
     ax.xaxis.set_minor_formatter(NullFormatter())
     if (deviation > 0).any():
         ax.set_yscale("log")
-        top = 1.3 * np.nanmax(deviation * np.sqrt(widths))
+        top = 1.3 * float((deviation * np.sqrt(data["width"])).max())
         ax.plot(widths, top / np.sqrt(widths), color=INK, linestyle=DASHED, linewidth=0.8, label=r"slope $-1/2$")
     ax.plot([], [], color=INK, label="exact")
     ax.legend(fontsize="small", loc="lower left")
