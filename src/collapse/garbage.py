@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from collapse.config.paths import results
+from collapse.config.paths import FINISHED, results
 from collapse.config.root import Config
 from collapse.config.workflow import Plan
 from collapse.errors import CollapseError
@@ -74,7 +74,7 @@ def forget_finished(plan: Plan) -> None:
         return
     for run_id in plan.runs:
         scratch = plan.paths.scratch(f"{run_id}-{plan.code('training')}")
-        only_finished = scratch.is_dir() and [path.name for path in scratch.iterdir()] == ["finished"]
+        only_finished = scratch.is_dir() and [path.name for path in scratch.iterdir()] == [FINISHED]
         if only_finished and (plan.paths.run(run_id) / "manifest.json").is_file():
             shutil.rmtree(scratch, ignore_errors=True)
 

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+FINISHED = "finished"
+"""Folder of the finished run in its scratch folder."""
+
 
 @dataclass(frozen=True)
 class ResultPaths:

@@ -17,6 +17,11 @@ from collapse.provenance import provenance
 from collapse.store.dataset import load_dataset, publish_dataset, spec_of
 
 
+def join_seeds(parts: Sequence[xr.Dataset]) -> xr.Dataset:
+    """Datasets of different seeds as one; what has no dim `seed` is that of the first."""
+    return xr.concat(parts, "seed", data_vars="minimal", coords="minimal", compat="override", join="exact")
+
+
 def joint_spec(slices: Sequence[xr.Dataset]) -> dict[str, Any]:
     """The spec of slices together: that of each, and the whole range of seeds.
 
@@ -44,9 +49,8 @@ def _main() -> None:
     )
     options = parser.parse_args()
     slices = [load_dataset(path) for path in options.slices]
-    whole = xr.concat(slices, "seed", data_vars="minimal", coords="minimal", compat="override", join="exact")
     origins = [json.loads(data.attrs["provenance"]) for data in slices]
-    publish_dataset(whole, options.out, joint_spec(slices), provenance(options.code, slices=origins))
+    publish_dataset(join_seeds(slices), options.out, joint_spec(slices), provenance(options.code, slices=origins))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import xarray as xr
 from collapse.config.option import parse_option
 from collapse.config.probe import StackSpec
 from collapse.corpus.store import TokenStore
+from collapse.probes.combine import join_seeds
 from collapse.probes.memory import require_memory
 from collapse.probes.network import read_window
 from collapse.progress import Progress
@@ -118,7 +119,4 @@ def measure_seeds(
     for seed in job.seeds:
         if seed not in found:
             found[seed] = parts.put(f"seed{seed}", measure(seed, tick))
-    seeds = [found[seed] for seed in job.seeds]
-    job.publish(
-        xr.concat(seeds, "seed", data_vars="minimal", coords="minimal", compat="override", join="exact"), variables
-    )
+    job.publish(join_seeds([found[seed] for seed in job.seeds]), variables)

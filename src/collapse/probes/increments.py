@@ -21,7 +21,7 @@ from collapse.model.decoder import Layer
 from collapse.model.placements import PLACEMENTS
 from collapse.probes.command import Job, measure_seeds, options
 from collapse.probes.network import Network, attention_branch
-from collapse.recording.statistics import SUBLAYERS
+from collapse.recording.statistics import SUBLAYERS, rms_spread
 from collapse.theory.attention import attention_increment
 from collapse.theory.depth import depth_recursion
 from collapse.theory.ffn import ffn_increment
@@ -82,13 +82,6 @@ def _statistics(rows: Tensor) -> dict[str, Tensor]:
     return {"row_sq": row_sq, "tsim": along / total, "tdiv": across / total, "norm_sq": total}
 
 
-def _spread(row_sq: Tensor) -> Tensor:
-    """eta of Theorem C.6 for squared row norms (B, n): (B,)."""
-    factors = row_sq.rsqrt()
-    mean = factors.mean(-1)
-    return (factors - mean.unsqueeze(-1)).abs().amax(-1) / mean
-
-
 @dataclass
 class Walk:
     """Sequences that share their weights and their placement, on their way through the stack."""
@@ -123,7 +116,7 @@ class Walk:
             "tdiv_x": x["tdiv"],
             "tdiv_y": y["tdiv"],
             "mean_square": x["norm_sq"] / self.y[0].numel(),
-            "rms_spread": _spread(y["row_sq"]),
+            "rms_spread": rms_spread(y["row_sq"].rsqrt()),
             "row_square": y["row_sq"] / self.y.shape[-1],
         }
 

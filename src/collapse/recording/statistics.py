@@ -99,8 +99,8 @@ def _diversity(moments: Moments, mean_sq: "Tensor", centred_sq: "Tensor") -> "Te
     return centred_sq / (moments.tokens * mean_sq + centred_sq)
 
 
-def _spread(moments: Moments) -> "Tensor":
-    factors = moments.rms_factors
+def rms_spread(factors: "Tensor") -> "Tensor":
+    """eta of Theorem C.6 for RMSNorm factors (..., n), whatever they are all multiplied by: (...)."""
     mean = factors.mean(-1)
     return (factors - mean.unsqueeze(-1)).abs().amax(-1) / mean
 
@@ -136,7 +136,7 @@ FORWARD: tuple[ForwardMetric, ...] = (
     ),
     ForwardMetric(
         "rms_spread", LAYERWISE, "spread of the RMSNorm factors, eta = max |factor - mean| / mean over tokens", "1",
-        "Theorem C.6", of="Y", value=_spread,
+        "Theorem C.6", of="Y", value=lambda m: rms_spread(m.rms_factors),
     ),
 )  # fmt: skip
 

@@ -1,8 +1,6 @@
 """Datasets of probes and theory: a Zarr folder, and a manifest beside it that is written last and says it is whole."""
 
 import json
-import shutil
-import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,8 +9,8 @@ import xarray as xr
 
 from collapse.config.identity import canonical_json
 from collapse.errors import CollapseError
-from collapse.files import naming, write_atomic
-from collapse.store.manifest import FORMAT, check_format, contents, damages
+from collapse.files import write_atomic
+from collapse.store.manifest import FORMAT, check_format, contents, damages, replacing
 
 
 def described(data: xr.Dataset, variables: dict[str, tuple[str, str, str]]) -> xr.Dataset:
@@ -60,15 +58,9 @@ def publish_pieces(
         spec: Likewise.
         origin: Likewise.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    manifest, partial = manifest_of(path), path.with_name(f".{path.name}.partial")
-    manifest.unlink(missing_ok=True)
-    for leftover in (partial, path):
-        if leftover.exists():
-            shutil.rmtree(leftover)
+    manifest = manifest_of(path)
     attrs = {"format": FORMAT, "spec": canonical_json(spec), "provenance": canonical_json(origin)}
-    with warnings.catch_warnings(), naming(partial):
-        warnings.filterwarnings("ignore", "Consolidated metadata is currently not part")
+    with replacing(path, manifest) as partial:
         for piece in pieces:
             # Zarr has no settled type for text of fixed length.
             texts = {name: c.astype(object) for name, c in piece.coords.items() if c.dtype.kind == "U"}
@@ -76,7 +68,6 @@ def publish_pieces(
             data = piece.drop_encoding().assign_coords(texts).assign_attrs(piece.attrs | attrs)
             how: dict[str, Any] = {"append_dim": along} if partial.exists() else {"mode": "w", "zarr_format": 3}
             data.to_zarr(partial, consolidated=True, **how)
-    partial.replace(path)
     content = {**contents(path), "spec": spec, "provenance": origin}
     write_atomic(manifest, json.dumps(content, indent=2, sort_keys=True) + "\n")
 

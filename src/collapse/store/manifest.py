@@ -1,11 +1,14 @@
 """What the manifests of runs and of datasets have in common: the version of the layout, and the files of the store."""
 
-from collections.abc import Mapping
+import shutil
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from collapse.errors import CollapseError
-from collapse.files import digest_of, tree_files
+from collapse.files import digest_of, naming, tree_files
 
 FORMAT = 2
 """Version of the layout of stores: since 2 a manifest lists the files, and a run's steps may have gaps."""
@@ -15,6 +18,29 @@ def contents(store: Path) -> dict[str, Any]:
     """The entries of a manifest that tell whether a store is whole: format, digests of its files, and of them all."""
     files = tree_files(store)
     return {"format": FORMAT, "digest": digest_of(files), "files": files}
+
+
+@contextmanager
+def replacing(store: Path, manifest: Path) -> Iterator[Path]:
+    """Write a store anew, whole or not at all: its old manifest goes first, and the store takes its name last.
+
+    Args:
+        store: The Zarr folder; what it held is removed.
+        manifest: Its manifest, to be written once this context has ended.
+
+    Yields:
+        The folder to write to.
+    """
+    store.parent.mkdir(parents=True, exist_ok=True)
+    partial = store.with_name(f".{store.name}.partial")
+    manifest.unlink(missing_ok=True)
+    for leftover in (partial, store):
+        if leftover.exists():
+            shutil.rmtree(leftover)
+    with warnings.catch_warnings(), naming(partial):
+        warnings.filterwarnings("ignore", "Consolidated metadata is currently not part")
+        yield partial
+    partial.replace(store)
 
 
 def check_format(where: Path, manifest: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ class Parts:
     """Datasets by name in a scratch folder that belongs to one job; a damaged or half-written part is no part.
 
     Args:
-        folder: The scratch folder; its name must tell the job's spec and code, see `job_key`.
+        folder: The scratch folder; its name must tell the job's spec and code, see `Plan.job_scratch`.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,10 @@ import xarray as xr
 
 from collapse.config.identity import canonical_json
 from collapse.config.run import RunSpec
-from collapse.files import naming, write_atomic
+from collapse.files import write_atomic
 from collapse.recording.statistics import METRICS, SUBLAYERS
 from collapse.store.history import History
-from collapse.store.manifest import FORMAT, contents
+from collapse.store.manifest import FORMAT, contents, replacing
 
 SHARD_STEPS = 4096
 COMPLETED = "completed"
@@ -66,16 +65,10 @@ def deliver(finished: Path, out: Path) -> None:
         finished: A folder that `publish` has written.
         out: The run's folder among the results; what it held is replaced.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    partial = out / ".metrics.zarr.partial"
-    (out / "manifest.json").unlink(missing_ok=True)
-    for leftover in (partial, out / "metrics.zarr"):
-        if leftover.exists():
-            shutil.rmtree(leftover)
-    with naming(partial):
+    manifest = out / "manifest.json"
+    with replacing(out / "metrics.zarr", manifest) as partial:
         shutil.copytree(finished / "metrics.zarr", partial, copy_function=_link)
-    partial.replace(out / "metrics.zarr")
-    write_atomic(out / "manifest.json", (finished / "manifest.json").read_bytes())
+    write_atomic(manifest, (finished / "manifest.json").read_bytes())
 
 
 def _link(source: str, target: str) -> None:
@@ -87,22 +80,14 @@ def _link(source: str, target: str) -> None:
 
 def publish(data: xr.Dataset, out: Path) -> None:
     """Write `metrics.zarr` and then `manifest.json` into a run's folder, each whole or not at all."""
-    out.mkdir(parents=True, exist_ok=True)
     manifest, store = out / "manifest.json", out / "metrics.zarr"
-    manifest.unlink(missing_ok=True)
-    partial = out / ".metrics.zarr.partial"
-    for leftover in (partial, store):
-        if leftover.exists():
-            shutil.rmtree(leftover)
     encoding = {
         name: {"chunks": tuple(min(size, SHARD_STEPS) if d == "step" else size for d, size in v.sizes.items())}
         for name, v in data.variables.items()
         if v.dims
     }
-    with warnings.catch_warnings(), naming(partial):
-        warnings.filterwarnings("ignore", "Consolidated metadata is currently not part")
+    with replacing(store, manifest) as partial:
         data.to_zarr(partial, mode="w", consolidated=True, zarr_format=3, encoding=encoding)
-    partial.replace(store)
     origin = json.loads(data.attrs["provenance"])
     content = {
         "run_id": data.attrs["run_id"],

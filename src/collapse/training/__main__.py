@@ -13,6 +13,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from collapse.config.paths import FINISHED
 from collapse.config.training import ExecutionConfig
 from collapse.errors import CollapseError, run_stage
 from collapse.leases import lease
@@ -21,7 +22,7 @@ from collapse.store.publish import COMPLETED, deliver
 from collapse.store.read import read_manifest
 from collapse.training.engine import choose_device
 from collapse.training.progress import Progress
-from collapse.training.worker import FINISHED, arguments, parse_specs, work
+from collapse.training.worker import arguments, parse_specs, work
 
 
 def _torchrun(processes: int, began: float) -> None:
@@ -89,17 +90,18 @@ def launch(options: Namespace) -> None:
         raise CollapseError(
             f"{options.scratch}: another process is training this run: wait for it, or stop it first"
         ) from None
-    with lock, lease(execution.processes) if device.kind == "cuda" else nullcontext() as gpus:
+    with lock:
         finished = options.scratch / FINISHED
         if _is_whole(finished, options.code):
             Progress.say(f"{spec.run_id}: trained to its end by an earlier start; publishing what it left")
         else:
-            if gpus is not None:
-                os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
-            if execution.processes == 1:
-                work(options)
-            else:
-                _torchrun(execution.processes, options.began)
+            with lease(execution.processes) if device.kind == "cuda" else nullcontext() as gpus:
+                if gpus is not None:
+                    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+                if execution.processes == 1:
+                    work(options)
+                else:
+                    _torchrun(execution.processes, options.began)
         deliver(finished, options.out)
         if read_manifest(finished)["ended"] == COMPLETED:  # else the last good checkpoint stays
             for path in options.scratch.iterdir():

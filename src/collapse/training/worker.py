@@ -8,6 +8,7 @@ import psutil
 import torch.distributed as dist
 
 from collapse.config.option import parse_option
+from collapse.config.paths import FINISHED
 from collapse.config.run import RunSpec
 from collapse.config.training import ExecutionConfig, TrainingConfig
 from collapse.corpus.store import TokenStore
@@ -18,9 +19,6 @@ from collapse.training.checkpoint import Identity
 from collapse.training.engine import choose_device, start_distributed
 from collapse.training.loop import InterruptedRunError, Trainer
 from collapse.training.progress import Progress
-
-FINISHED = "finished"
-"""Folder of the finished run in its scratch folder."""
 
 
 def arguments() -> ArgumentParser:
