@@ -8,6 +8,7 @@ for what could not be measured here:
     retain_grad_overhead_*       the same of a usual recipe, over the same bare step (bench/recipes.py)
     module_hooks_overhead_*      the same of another one
     tokens_per_second_over_hf_*  tokens/s, everything recorded, over Hugging Face's Llama, nothing (more is better)
+    over_hf_same_allocator_*     the same over a Llama that has what our training has of the C library (allocator.py)
     utilisation_*                model-FLOP/s, everything recorded, over those of a large matrix product
 """
 
@@ -15,6 +16,7 @@ import argparse
 import gc
 import logging
 import math
+import multiprocessing
 import resource
 import statistics
 import sys
@@ -22,7 +24,9 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +34,7 @@ import numpy as np
 import torch
 from recipes import Modular, ModuleHooks, RetainGrad
 
+from collapse.allocator import keep_freed_memory
 from collapse.config.root import load
 from collapse.config.run import RunSpec
 from collapse.config.training import ExecutionConfig
@@ -41,7 +46,7 @@ from collapse.model.hugging_face import llama_config
 from collapse.planning.cost import flops
 from collapse.training.checkpoint import Identity
 from collapse.training.engine import Device, build_engine, start_distributed
-from collapse.training.loop import Trainer, cross_entropy
+from collapse.training.loop import Trainer, batches_of, cross_entropy
 from collapse.training.measurements import Pending
 from collapse.training.progress import Progress
 
@@ -68,11 +73,11 @@ class Shape:
 SHAPES = {
     "laptop": Shape(1, 8, 8, 7, {}),
     "middle": Shape(
-        2, 2, 2, 7, {"layers": 12, "width": 256, "ffn_width": 768, "sequence_length": 512, "tie_embeddings": True}
+        2, 2, 4, 7, {"layers": 12, "width": 256, "ffn_width": 768, "sequence_length": 512, "tie_embeddings": True}
     ),
     # A twelfth of the paper's model: of 48 layers and of 32000 pieces, so that layers and head keep their shares.
     "paper": Shape(
-        2, 1, 1, 7,
+        2, 1, 2, 7,
         {"layers": 4, "width": 512, "ffn_width": 1536, "sequence_length": 2048, "vocab_size": 2667,
          "tie_embeddings": True, "embedding_std": 0.02},
     ),
@@ -106,35 +111,29 @@ def token_store(spec: RunSpec, folder: Path) -> TokenStore:
     return TokenStore(folder, manifest, ids, ids)
 
 
-class Contestants:
-    """A block of steps, from a step on, by name."""
+class Steps:
+    """Training steps of any model, by the same engine on the same batches."""
 
     def __init__(self, shape: Shape, folder: Path) -> None:
         self.shape, self.folder, self.spec = shape, folder, spec_of(shape)
         self.store = token_store(self.spec, folder)
-        self.blocks: dict[str, Block] = {}
-        square = torch.randn(PRODUCT, PRODUCT)
-        self.ours("", compiled=False)
-        self.hugging_face()
-        for recipe in (RetainGrad, ModuleHooks):
-            self.recipe(recipe)
-        try:
-            require_compiler()
-        except CollapseError as error:
-            print(f"compiled: left out: {error}")
-        else:
-            self.ours("_compiled", compiled=True)
-        self.blocks["product"] = lambda start: [square @ square for _ in range(shape.block)].clear()
+        self.batches = batches_of(self.spec, self.store)
 
-    def _execution(self, compiled: bool = False) -> ExecutionConfig:
+    def execution(self, compiled: bool = False) -> ExecutionConfig:
         return ExecutionConfig(
             device="cpu", threads=self.shape.threads, micro_batch_size=self.shape.batch, compile=compiled
         )
 
-    def _engine(self, model: Any, compiled: bool = False) -> Any:
-        return build_engine(model, self.spec.training, self._execution(compiled), DEVICE)
+    def block(
+        self,
+        model: Any,
+        logits: Callable[[Any], torch.Tensor] = lambda out: out,
+        collect: Callable[[], None] = lambda: None,
+        compiled: bool = False,
+    ) -> Block:
+        """Steps of a model, given its logits in what it returns and what is to be done behind each backward pass."""
+        engine = build_engine(model, self.spec.training, self.execution(compiled), DEVICE)
 
-    def _plain(self, engine: Any, logits: Callable[[Any], torch.Tensor], collect: Callable[[], None]) -> Block:
         def block(start: int) -> None:
             for step in range(start, start + self.shape.block):
                 inputs, labels = (torch.from_numpy(a) for a in self.batches.at(step))
@@ -144,12 +143,50 @@ class Contestants:
 
         return block
 
+
+def hugging_face(shape: Shape, folder: Path, keeps_memory: bool, orders: Connection) -> None:
+    """A process that makes a block of steps of `LlamaForCausalLM`, with nothing recorded, whenever told to."""
+    from transformers import LlamaForCausalLM
+
+    quiet()
+    if keeps_memory:
+        keep_freed_memory()
+    start_distributed(DEVICE, threads=shape.threads)
+    steps = Steps(shape, folder)
+    llama = LlamaForCausalLM(llama_config(Decoder(steps.spec.model, 0), attn_implementation="sdpa"))
+    block = steps.block(llama, lambda out: out.logits)
+    while (start := orders.recv()) is not None:
+        block(start)
+        orders.send(start)
+    torch.distributed.destroy_process_group()
+
+
+class Contestants(Steps):
+    """A block of steps, from a step on, by name."""
+
+    def __init__(self, shape: Shape, folder: Path, stack: ExitStack) -> None:
+        super().__init__(shape, folder)
+        self.blocks: dict[str, Block] = {}
+        square = torch.randn(PRODUCT, PRODUCT)
+        self.ours("", compiled=False)
+        self.apart("hugging_face", False, stack)
+        self.apart("hugging_face_same_allocator", True, stack)
+        for name, recipe in (("retain_grad", RetainGrad), ("module_hooks", ModuleHooks)):
+            model = Modular(self.spec.model, 0)
+            self.blocks[name] = self.block(model, collect=recipe(model).collect)
+        try:
+            require_compiler()
+        except CollapseError as error:
+            print(f"compiled: left out: {error}")
+        else:
+            self.ours("_compiled", compiled=True)
+        self.blocks["product"] = lambda start: [square @ square for _ in range(shape.block)].clear()
+
     def ours(self, end: str, compiled: bool) -> None:
         """Our training, recorded and bare."""
         identity = Identity(self.spec.run_id, "bench", "Zipf")
         scratch = self.folder / f"recorded{end}"
-        trainer = Trainer(self.spec, self._execution(compiled), self.store, DEVICE, identity, scratch)
-        self.batches = trainer.batches
+        trainer = Trainer(self.spec, self.execution(compiled), self.store, DEVICE, identity, scratch)
         progress = Progress("bench", 0, sys.maxsize, trainer.tokens_per_step, 0.0, sys.maxsize, speaks=False)
 
         def recorded(start: int) -> None:
@@ -159,22 +196,24 @@ class Contestants:
             trainer.flush(pending, progress)
 
         self.blocks[f"recorded{end}"] = recorded
-        bare = self._engine(Decoder(self.spec.model, 0), compiled)
-        self.blocks[f"bare{end}"] = self._plain(bare, lambda out: out, lambda: None)
+        self.blocks[f"bare{end}"] = self.block(Decoder(self.spec.model, 0), compiled=compiled)
 
-    def hugging_face(self) -> None:
-        """`LlamaForCausalLM`, nothing recorded."""
-        from transformers import LlamaForCausalLM
+    def apart(self, name: str, keeps_memory: bool, stack: ExitStack) -> None:
+        """Hugging Face's model, in a process of its own."""
+        context = multiprocessing.get_context("spawn")
+        orders, theirs = context.Pipe()
+        process = context.Process(target=hugging_face, args=(self.shape, self.folder, keeps_memory, theirs))
+        process.start()
+        theirs.close()
+        stack.callback(process.join)
+        stack.enter_context(closing(orders))
+        stack.callback(orders.send, None)
 
-        llama = LlamaForCausalLM(llama_config(Decoder(self.spec.model, 0), attn_implementation="sdpa"))
-        self.blocks["hugging_face"] = self._plain(self._engine(llama), lambda out: out.logits, lambda: None)
+        def block(start: int) -> None:
+            orders.send(start)
+            orders.recv()
 
-    def recipe(self, recipe: type[RetainGrad] | type[ModuleHooks]) -> None:
-        """Our model, recorded as is usual."""
-        model = Modular(self.spec.model, 0)
-        recording = recipe(model)
-        name = "retain_grad" if recipe is RetainGrad else "module_hooks"
-        self.blocks[name] = self._plain(self._engine(model), lambda out: out, recording.collect)
+        self.blocks[name] = block
 
     def seconds(self) -> dict[str, list[float]]:
         """Of a step, by name, one a round; the first round warms up."""
@@ -196,8 +235,8 @@ def measure(name: str) -> dict[str, float]:
     """Measure a shape, print its times, and return its ratios by name."""
     shape = SHAPES[name]
     torch.set_num_threads(shape.threads)
-    with tempfile.TemporaryDirectory() as folder:
-        contestants = Contestants(shape, Path(folder))
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        contestants = Contestants(shape, Path(folder), stack)
         model = contestants.spec.model
         print(
             f"{name}: {model.layers} layers x {model.width} x n {model.sequence_length}, {model.vocab_size} pieces, "
@@ -225,17 +264,25 @@ def measure(name: str) -> dict[str, float]:
         f"module_hooks_overhead_{name}": ratio("module_hooks", "bare"),
         f"tokens_per_second_over_hf_{name}": ratio("hugging_face", "recorded"),
         f"tokens_per_second_over_hf_{name}_compiled": ratio("hugging_face", "recorded_compiled"),
+        f"over_hf_same_allocator_{name}": ratio("hugging_face_same_allocator", "recorded"),
+        f"over_hf_same_allocator_{name}_compiled": ratio("hugging_face_same_allocator", "recorded_compiled"),
         f"utilisation_{name}": share * ratio("product", "recorded"),
         f"utilisation_{name}_compiled": share * ratio("product", "recorded_compiled"),
     }
+
+
+def quiet() -> None:
+    """Let libraries keep their warnings."""
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="The speed of training steps, as ratios.")
     parser.add_argument("shapes", nargs="*", choices=[*SHAPES, []], help="which to measure; all but tiny if left out")
     names = parser.parse_args().shapes or ["laptop", "middle", "paper"]
-    warnings.simplefilter("ignore")
-    logging.disable(logging.WARNING)
+    quiet()
+    keep_freed_memory()
     start_distributed(DEVICE, threads=1)
     ratios: dict[str, float] = {}
     for name in names:

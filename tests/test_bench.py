@@ -15,7 +15,7 @@ from collapse.model.compiled import require_compiler
 from collapse.model.decoder import Decoder
 
 BENCH = Path(__file__).parents[1] / "bench"
-RATIOS = ("recording_overhead", "tokens_per_second_over_hf", "utilisation")
+RATIOS = ("recording_overhead", "tokens_per_second_over_hf", "over_hf_same_allocator", "utilisation")
 RECIPES = ("retain_grad_overhead", "module_hooks_overhead")
 
 
@@ -36,7 +36,15 @@ def test_every_ratio_is_said() -> None:
     for name, value in last.items():
         assert math.isfinite(float(value)) == (name in always or compiles()), name
         assert not float(value) < 0, name
-    for contestant in ("recorded", "bare", "hugging_face", "retain_grad", "module_hooks", "product"):
+    for contestant in (
+        "recorded",
+        "bare",
+        "hugging_face",
+        "hugging_face_same_allocator",
+        "retain_grad",
+        "module_hooks",
+        "product",
+    ):
         assert re.search(rf"^{contestant}: [\d.]+ ms a step .* GFLOP/s$", done.stdout, re.MULTILINE)
 
 

@@ -17,6 +17,8 @@ FP32 = 4
 BF16 = 2
 REDUCTION_BUCKET = 500_000_000
 """Elements that DeepSpeed averages among processes at once, at most (its default)."""
+ATTENTION_BLOCK = 128
+"""Rows of attention weights that fp32 on a CPU computes together (`collapse.model.causal_attention.BLOCK`)."""
 COMPRESSION = 0.9
 """Bytes of a metric store over those of its values: ten runs of the laptop config took 0.85 to 0.92."""
 STORE_OVERHEAD = 30_000
@@ -105,9 +107,10 @@ def memory(
     """Memory of one process of a training.
 
     Kept for the backward pass, a token: at each of the 2L + 1 boundaries the normalized row with and without its gain,
-    2 d; in attention the three projections, queries and keys once more after rotation, and the heads' outputs, 6 d;
-    in the FFN both halves of the input of SwiGLU, SiLU of the gate, and the product, 4 d_ff. With checkpointed
-    activations only each layer's inputs, and then one layer's activations in turn.
+    2 d; in attention the three projections, queries and keys once more after rotation, and the heads' outputs, 6 d, or
+    in fp32 on a CPU the rotated three, the outputs, and the attention weights, 4 d and (n + 128)/2 a head; in the FFN
+    both halves of the input of SwiGLU, SiLU of the gate, and the product, 4 d_ff. With checkpointed activations only
+    each layer's inputs, and then one layer's activations in turn.
 
     Args:
         model: The decoder's shape.
@@ -126,7 +129,11 @@ def memory(
     size = BF16 if precision == "bf16" else FP32
     shards = execution.processes if execution.zero_stage == 1 else 1
     masters = 0 if precision == "fp32" and execution.zero_stage == 0 else FP32 * count
-    layer = tokens * (size * (10 * d + 4 * model.ffn_width) + FP32 * (2 + model.heads))
+    if precision == "fp32" and not on_gpu:
+        attention = FP32 * (4 * d + model.heads * (n + min(n, ATTENTION_BLOCK)) // 2)
+    else:
+        attention = size * 6 * d + FP32 * model.heads
+    layer = tokens * (attention + size * (4 * d + 4 * model.ffn_width) + FP32 * 2)
     ends = tokens * size * 2 * d
     logits = 3 * FP32 * tokens * model.vocab_size
     activations = layers * layer + ends

@@ -7,6 +7,7 @@ from pathlib import Path
 import psutil
 import torch.distributed as dist
 
+from collapse.allocator import keep_freed_memory
 from collapse.config.option import parse_option
 from collapse.config.paths import FINISHED
 from collapse.config.run import RunSpec
@@ -58,6 +59,8 @@ def work(options: Namespace) -> None:
     spec, execution = parse_specs(options)
     device = choose_device(spec.training, execution)
     store = TokenStore.open(options.tokens)
+    if device.kind == "cpu":
+        keep_freed_memory()
     start_distributed(device, execution.threads)
     try:
         if dist.get_rank() == 0:
