@@ -6,6 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from collapse.model import kernels
+from collapse.recording.boundary import compiled
+
 
 class _SwiGLU(torch.autograd.Function):
     @staticmethod
@@ -26,7 +29,26 @@ class _SwiGLU(torch.autograd.Function):
         return gradient
 
 
+class _CompiledSwiGLU(torch.autograd.Function):
+    """The same in compiled loops; the gate's activation is computed again, not kept."""
+
+    @staticmethod
+    def forward(ctx: Any, gate_up: Tensor) -> Tensor:
+        out = gate_up.new_empty(*gate_up.shape[:-1], gate_up.shape[-1] // 2)
+        kernels.forward(*(t.detach().flatten(0, -2).numpy() for t in (gate_up, out)))
+        ctx.save_for_backward(gate_up)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        (gate_up,) = ctx.saved_tensors
+        gradient = torch.empty_like(gate_up)
+        kernels.backward(*(t.detach().flatten(0, -2).numpy() for t in (gate_up, grads[0].contiguous(), gradient)))
+        return gradient
+
+
 def swiglu(gate_up: Tensor) -> Tensor:
     """SiLU(g) * u for (..., 2 d_ff) holding g and u side by side (equation 2); (..., d_ff)."""
-    out: Tensor = _SwiGLU.apply(gate_up)  # type: ignore[no-untyped-call]
+    function = _CompiledSwiGLU if compiled(gate_up) else _SwiGLU
+    out: Tensor = function.apply(gate_up)  # type: ignore[no-untyped-call]
     return out
