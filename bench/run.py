@@ -8,7 +8,7 @@ for what could not be measured here:
     retain_grad_overhead_*       the same of a usual recipe, over the same bare step (bench/recipes.py)
     module_hooks_overhead_*      the same of another one
     tokens_per_second_over_hf_*  tokens/s, everything recorded, over Hugging Face's Llama, nothing (more is better)
-    over_hf_same_allocator_*     the same over a Llama that has what our training has of the C library (allocator.py)
+    over_hf_same_allocator_*     the same over a Llama that keeps freed memory, as our training does
     utilisation_*                model-FLOP/s, everything recorded, over those of a large matrix product
 """
 
@@ -34,7 +34,6 @@ import numpy as np
 import torch
 from recipes import Modular, ModuleHooks, RetainGrad
 
-from collapse.allocator import keep_freed_memory
 from collapse.config.root import load
 from collapse.config.run import RunSpec
 from collapse.config.training import ExecutionConfig
@@ -44,6 +43,7 @@ from collapse.model.compiled import require_compiler
 from collapse.model.decoder import Decoder
 from collapse.model.hugging_face import llama_config
 from collapse.planning.cost import flops
+from collapse.training.allocator import keep_freed_memory
 from collapse.training.checkpoint import Identity
 from collapse.training.engine import Device, build_engine, start_distributed
 from collapse.training.loop import Trainer, batches_of, cross_entropy

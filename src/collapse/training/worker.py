@@ -7,7 +7,6 @@ from pathlib import Path
 import psutil
 import torch.distributed as dist
 
-from collapse.allocator import keep_freed_memory
 from collapse.config.option import parse_option
 from collapse.config.paths import FINISHED
 from collapse.config.run import RunSpec
@@ -16,6 +15,7 @@ from collapse.corpus.store import TokenStore
 from collapse.errors import CollapseError, run_stage
 from collapse.provenance import provenance
 from collapse.store.publish import COMPLETED, dataset, publish
+from collapse.training.allocator import keep_freed_memory
 from collapse.training.checkpoint import Identity
 from collapse.training.engine import choose_device, start_distributed
 from collapse.training.loop import InterruptedRunError, Trainer
