@@ -1,6 +1,7 @@
 """Failures that a user can do something about, and how a stage's command reports them."""
 
 import errno
+import os
 import sys
 from collections.abc import Callable
 
@@ -22,18 +23,33 @@ def _sentence(error: OSError) -> str:
     return f"{where}{advice}"
 
 
+def say(sentence: str) -> None:
+    """One line on stderr.
+
+    Where nobody reads it any more, as `tee` may not when a scheduler ends a job, nothing more is printed: what a job
+    still has to do, such as saving a checkpoint, is not to fail of that.
+    """
+    try:
+        print(sentence, file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (1, 2):
+            os.dup2(nowhere, stream)
+        os.close(nowhere)
+
+
 def run_stage(main: Callable[[], None]) -> None:
     """Run a stage's command; a foreseeable failure becomes one line on stderr and exit status 1, never a traceback."""
     try:
         main()
     except CollapseError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        say(f"error: {error}")
         sys.exit(1)
     except OSError as error:
         if error.errno is None:
             raise
-        print(f"error: {_sentence(error)}", file=sys.stderr, flush=True)
+        say(f"error: {_sentence(error)}")
         sys.exit(1)
     except KeyboardInterrupt:
-        print("interrupted; what was finished is kept", file=sys.stderr, flush=True)
+        say("interrupted; what was finished is kept")
         sys.exit(130)

@@ -1,8 +1,8 @@
 """Leases of GPUs by file lock, so that trainings side by side never share one.
 
 Snakemake neither limits GPUs by itself nor tells a job which ones to use. A lease does both, and spans every process of
-a user on a machine, whichever command started it. The operating system releases a lock when its holder ends, however it
-ends; nothing is ever left to clean up.
+a user on a machine, or in a Slurm job on it, whichever command started it. The operating system releases a lock when
+its holder ends, however it ends; nothing is ever left to clean up.
 """
 
 import os
@@ -32,8 +32,9 @@ def visible_gpus() -> list[str]:
 
 
 def lease_folder() -> Path:
-    """Folder of the lock files: one a user and host."""
-    return Path(tempfile.gettempdir()) / f"collapse-gpus-{os.getuid()}-{socket.gethostname()}"
+    """Folder of the lock files: one a user, host and Slurm job, since each job may call its own first GPU "0"."""
+    whose = [str(os.getuid()), socket.gethostname(), os.environ.get("SLURM_JOB_ID", "")]
+    return Path(tempfile.gettempdir()) / "-".join(["collapse-gpus", *filter(None, whose)])
 
 
 def _take(count: int, gpus: Sequence[str], folder: Path, held: ExitStack) -> list[str]:
@@ -64,7 +65,7 @@ def lease(
     Args:
         count: how many GPUs.
         gpus: ids to choose from; by default those that this process may use.
-        folder: where the lock files are; by default one a user and host.
+        folder: where the lock files are; by default one a user, host and Slurm job.
         poll_seconds: time between two attempts while waiting.
 
     Yields:

@@ -10,9 +10,10 @@ from collapse.config.workflow import plan
 def slices(raw: dict[str, Any]) -> dict[str, str]:
     """Everything that a rule's parameters hold of a config."""
     made = plan(raw, "small.yaml")
-    whole = {name: getattr(made, name) for name in ("analysis", "style", "report", "execution")}
+    whole = {name: getattr(made, name) for name in ("analysis", "style", "report")}
     text = {"data": made.data(made.config.data.tokens_id), "corpus": made.corpus(made.config.data.corpus_id)}
-    return whole | text | made.probes | {"run": made.run(next(iter(made.runs)))}
+    first = next(iter(made.runs))
+    return whole | text | made.probes | {"run": made.run(first), "execution": made.execution(first)}
 
 
 def changed(before: dict[str, str], after: dict[str, str]) -> set[str]:
@@ -124,3 +125,14 @@ def test_the_time_limit_is_an_option_of_the_command(raw: dict[str, Any]) -> None
     assert plan(raw, "small.yaml").time_limit == ""
     raw["training"]["time_limit"] = "3.6e3"
     assert plan(raw, "small.yaml").time_limit == " --time-limit 3600"
+
+
+def test_a_run_takes_no_more_processes_than_it_has_sequences(raw: dict[str, Any]) -> None:
+    raw["execution"] |= {"processes": 8, "nodes": 2, "threads": 3}
+    raw["training"]["batch_size"] = 16
+    raw["grid"] = {"product": {"scope": ["stream", "sequence"]}}
+    made = plan(raw, "small.yaml")
+    stream, sequence = made.runs
+    shared, alone = (json.loads(made.execution(run_id)) for run_id in (stream, sequence))
+    assert (shared["processes"], shared["nodes"], made.train_threads(stream)) == (8, 2, 12)
+    assert (alone["processes"], alone["nodes"], made.train_threads(sequence)) == (1, 1, 3)

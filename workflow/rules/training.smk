@@ -1,5 +1,6 @@
 # One training a run of the grid. Checkpoints and the history of a training under way live in the scratch folder, which
 # is no output: Snakemake deletes the outputs of a job that was stopped, and the next start goes on from the scratch.
+from collapse.planning.resources import train_memory_mb
 
 
 rule train:
@@ -14,19 +15,20 @@ rule train:
         "<benchmarks>/train/{run}.tsv"
     conda:
         "../../environment.yml"
-    threads: PLAN.train_threads
+    threads: lambda wildcards: PLAN.train_threads(wildcards.run)
     resources:
-        mem_mb=2000 * PLAN.config.execution.processes,
+        mem_mb=lambda wildcards: train_memory_mb(PLAN, wildcards.run),
     params:
         spec=lambda wildcards: PLAN.run(wildcards.run),
         code=PLAN.code("training"),
         # Functions of `input`, `output` or `threads` are not compared when Snakemake decides what to rerun.
-        execution=lambda wildcards, input: PLAN.execution,
+        execution=lambda wildcards, input: PLAN.execution(wildcards.run),
         time_limit=lambda wildcards, input: PLAN.time_limit,
-        omp_threads=lambda wildcards, threads: max(1, threads // PLAN.config.execution.processes),
+        omp_threads=lambda wildcards, threads: max(1, threads // PLAN.execution_of(wildcards.run).processes_per_node),
         tokens=subpath(input.tokens, parent=True),
         scratch=lambda wildcards, output: PLAN.paths.scratch(f"{wildcards.run}-{PLAN.code('training')}"),
         out=subpath(output.manifest, parent=True),
+    # A scheduler may signal all of these: the training then saves a checkpoint, and the others stay until it has.
     shell:
-        "OMP_NUM_THREADS={params.omp_threads} python -m collapse.training --spec {params.spec:q} --execution {params.execution:q} --code {params.code}"
-        " --tokens {params.tokens:q} --scratch {params.scratch:q} --out {params.out:q}{params.time_limit} 2>&1 | tee -i {log:q}"
+        "trap : TERM; OMP_NUM_THREADS={params.omp_threads} python -m collapse.training --spec {params.spec:q} --execution {params.execution:q} --code {params.code}"
+        " --tokens {params.tokens:q} --scratch {params.scratch:q} --out {params.out:q}{params.time_limit} 2>&1 | (trap '' TERM; exec tee -i {log:q})"

@@ -157,7 +157,8 @@ def _grid_problems(config: Config) -> list[str]:
             problems.extend(describe(error, None, key))
             continue
         try:
-            config.execution.split(spec.training.sequences_per_step)
+            sequences = spec.training.sequences_per_step
+            config.execution.fitted(sequences).split(sequences)
         except ValueError as error:
             problems.append(f"{key}: {error} (got {override.values()})")
     if problems:

@@ -103,7 +103,10 @@ class ExecutionConfig(Section):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """`auto` takes a GPU where there is one."""
     processes: PositiveInt = 1
-    """Data-parallel processes a training; on GPUs each gets its own."""
+    """Data-parallel processes a training, over all its nodes; on GPUs each gets its own. A run with fewer sequences a
+    step takes one a sequence."""
+    nodes: PositiveInt = 1
+    """Machines that a training's processes are spread over, as many on each; more than 1 only in a Slurm job."""
     threads: PositiveInt = 1
     """CPU threads a process."""
     micro_batch_size: PositiveInt
@@ -121,6 +124,26 @@ class ExecutionConfig(Section):
     """Steps between checkpoints."""
     log_seconds: PositiveReal = 5.0
     """Seconds between lines of progress."""
+
+    @property
+    def processes_per_node(self) -> int:
+        """Processes of a training on one machine."""
+        return self.processes // self.nodes
+
+    @model_validator(mode="after")
+    def _nodes_share_evenly(self) -> Self:
+        if self.processes % self.nodes:
+            raise ValueError(
+                f"processes must be a multiple of nodes (got processes {self.processes}, nodes {self.nodes})"
+            )
+        return self
+
+    def fitted(self, sequences: int) -> Self:
+        """As it is for a step of so many sequences: no more processes than these, and one node if they no longer
+        spread evenly."""
+        processes = min(self.processes, sequences)
+        nodes = 1 if processes % self.nodes else self.nodes
+        return self.model_copy(update={"processes": processes, "nodes": nodes})
 
     def split(self, sequences: int) -> tuple[int, int]:
         """(micro-batch size, accumulation steps) of a process for a step of so many sequences.

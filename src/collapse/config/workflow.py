@@ -19,6 +19,7 @@ from collapse.config.probe import slices
 from collapse.config.root import Config, parse
 from collapse.config.run import DataSpec, RunSpec
 from collapse.config.tokens import FileTokenizer
+from collapse.config.training import ExecutionConfig
 
 RESUMABLE = {
     "increments": "probes.increments",
@@ -141,10 +142,13 @@ class Plan:
         """How figures look; which runs they show is in their inputs."""
         return canonical_json({k: v for k, v in self.config.figures.canonical().items() if k != "roles"})
 
-    @cached_property
-    def execution(self) -> str:
-        """How trainings are executed; nothing is rerun when it changes."""
-        return canonical_json(self.config.execution.canonical())
+    def execution_of(self, run_id: str) -> ExecutionConfig:
+        """How a run is trained: with no more processes than it has sequences in a step."""
+        return self.config.execution.fitted(self.runs[run_id].training.sequences_per_step)
+
+    def execution(self, run_id: str) -> str:
+        """How a run is trained; nothing is rerun when it changes."""
+        return canonical_json(self.execution_of(run_id).canonical())
 
     @property
     def time_limit(self) -> str:
@@ -162,10 +166,10 @@ class Plan:
         """What the report depends on: everything but the execution."""
         return canonical_json({k: v for k, v in self.config.canonical().items() if k != "execution"})
 
-    @property
-    def train_threads(self) -> int:
-        """CPU threads of one training, over all its processes."""
-        return self.config.execution.processes * self.config.execution.threads
+    def train_threads(self, run_id: str) -> int:
+        """CPU threads of a training on each of its nodes."""
+        execution = self.execution_of(run_id)
+        return execution.processes_per_node * execution.threads
 
     def run(self, run_id: str) -> str:
         """What a training depends on."""

@@ -6,6 +6,7 @@ from heapq import heapreplace
 from pathlib import Path
 
 from collapse.config.run import DataSpec
+from collapse.config.training import ExecutionConfig
 from collapse.config.workflow import Plan
 from collapse.planning.cost import (
     CHECKPOINTS_KEPT,
@@ -203,7 +204,10 @@ def _memory(plan: Plan, device: Device) -> Memory:
     """Of the run that needs most."""
     sequences = {(spec.model.placement, spec.training.sequences_per_step): spec.model for spec in plan.runs.values()}
     precision, execution = _precision(plan, device), plan.config.execution
-    needed = (memory(model, execution, count, precision, device.is_gpu) for (_, count), model in sequences.items())
+    needed = (
+        memory(model, execution.fitted(count), count, precision, device.is_gpu)
+        for (_, count), model in sequences.items()
+    )
     return max(needed, key=lambda one: one.total)
 
 
@@ -215,10 +219,16 @@ def makespan(durations: Iterable[float], at_once: int) -> float:
     return max(ends)
 
 
+def _taken(execution: ExecutionConfig, device: Device, devices: int) -> int:
+    """Of so many devices, those that a run takes."""
+    return execution.processes if device.is_gpu else min(devices, execution.processes * execution.threads)
+
+
 def _estimate(plan: Plan, runs: Sequence[Run], device: Device, devices: int) -> Estimate:
-    execution, precision = plan.config.execution, _precision(plan, device)
+    precision = _precision(plan, device)
     rate = device.rate(precision)
-    a_run = execution.processes if device.is_gpu else min(devices, execution.processes * execution.threads)
+    taken = [_taken(plan.execution_of(run.run_id), device, devices) for run in runs]
+    a_run = max(taken)
     why_not = ""
     if rate is None:
         why_not = f"how fast {precision} is on this device was never measured"
@@ -226,9 +236,10 @@ def _estimate(plan: Plan, runs: Sequence[Run], device: Device, devices: int) -> 
         why_not = f"a run takes {a_run} of them at once (execution.processes): give --devices {a_run} or more"
     hours = device_hours = None
     if rate is not None and not why_not:
-        hours_each = [run.flops * run.left / (rate * a_run) / HOUR for run in runs]
+        device_hours_each = [run.flops * run.left / rate / HOUR for run in runs]
+        hours_each = [hours / count for hours, count in zip(device_hours_each, taken, strict=True)]
         hours = makespan(hours_each, devices // a_run)
-        device_hours = a_run * sum(hours_each)
+        device_hours = sum(device_hours_each)
     needed = _memory(plan, device)
     return Estimate(device, devices, precision, needed, rate, devices // a_run, hours, device_hours, why_not)
 

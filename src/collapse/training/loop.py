@@ -3,7 +3,6 @@
 import math
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from collapse.recording.recorder import Recorder
 from collapse.store.history import History
 from collapse.store.publish import COMPLETED
 from collapse.training import checkpoint
-from collapse.training.budget import Budget
+from collapse.training.budget import Budget, Deadline
 from collapse.training.engine import Device, build_engine, global_gradient_norm, sublayer_gradient_sq
 from collapse.training.measurements import Pending
 from collapse.training.progress import Progress
@@ -99,7 +98,7 @@ class Trainer:
         device: where this process computes.
         identity: what its checkpoints belong to.
         scratch: folder of checkpoints and metric history, shared by all processes of the run.
-        began: when this start of the training began, seconds since the epoch; now if left out.
+        deadline: when this start of the training has to be over.
 
     Raises:
         CollapseError: where the token store does not fit the model, or the folder is another run's.
@@ -113,7 +112,7 @@ class Trainer:
         device: Device,
         identity: checkpoint.Identity,
         scratch: Path,
-        began: float | None = None,
+        deadline: Deadline = Deadline(),  # noqa: B008 - immutable
     ) -> None:
         self.spec, self.execution, self.store, self.device = spec, execution, store, device
         self.identity, self.checkpoints = identity, scratch / "checkpoints"
@@ -135,8 +134,8 @@ class Trainer:
         self.recorded = frozenset(spec.recorded_steps)
         self.history = History(scratch / "history.zarr", spec.recorded_steps, spec.model.layers) if self.main else None
         self.stop_requested = threading.Event()
-        began = time.time() if began is None else began
-        self.budget = Budget(spec.training.time_limit, began, self.decoder.parameter_count)
+        self.deadline = deadline
+        self.budget = Budget(deadline.at, self.decoder.parameter_count)
 
     @property
     def main(self) -> bool:
@@ -272,7 +271,7 @@ class Trainer:
         """Why to stop now, if at all: where a process has a reason all of them stop, after the same step."""
         reasons = {
             "asked to stop": self.stop_requested.is_set(),
-            f"the time limit of {self.spec.training.time_limit or 0:g} s is near": self.budget.is_short,
+            f"{self.deadline.what} is near": self.budget.is_short,
         }
         given = list(reasons.values())
         if self.world_size > 1:
@@ -296,9 +295,13 @@ class Trainer:
 
     @contextmanager
     def stopping_on_sigterm(self) -> Iterator[None]:
-        """Within this context SIGTERM asks the loop to checkpoint and leave."""
-        before = signal.signal(signal.SIGTERM, lambda *_: self.stop_requested.set())
+        """Within this context SIGTERM asks the loop to checkpoint and leave; so does SIGUSR1, which srun hands on."""
+        before = {
+            number: signal.signal(number, lambda *_: self.stop_requested.set())
+            for number in (signal.SIGTERM, signal.SIGUSR1)
+        }
         try:
             yield
         finally:
-            signal.signal(signal.SIGTERM, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)

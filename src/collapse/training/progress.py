@@ -1,10 +1,11 @@
 """Progress of a training: a line every few seconds."""
 
-import sys
 import time
 
 import numpy as np
 from numpy.typing import NDArray
+
+from collapse.errors import say
 
 
 def _clock(seconds: float) -> str:
@@ -37,7 +38,7 @@ class Progress:
     @staticmethod
     def say(sentence: str) -> None:
         """One line on stderr."""
-        print(sentence, file=sys.stderr, flush=True)
+        say(sentence)
 
     def update(self, done: int, loss: float, tsim: NDArray[np.float64]) -> None:
         """Say where the run is after `done` steps, if it is time to, or the end.

@@ -1,7 +1,9 @@
 """One process of a training: started by the launcher, alone or as one of several."""
 
 import json
+import os
 from argparse import SUPPRESS, ArgumentParser, Namespace
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
@@ -16,8 +18,10 @@ from collapse.errors import CollapseError, run_stage
 from collapse.provenance import provenance
 from collapse.store.publish import COMPLETED, dataset, publish
 from collapse.training.allocator import keep_freed_memory
+from collapse.training.budget import Deadline
 from collapse.training.checkpoint import Identity
 from collapse.training.engine import choose_device, start_distributed
+from collapse.training.locks import PATIENCE_SECONDS, only_one
 from collapse.training.loop import InterruptedRunError, Trainer
 from collapse.training.progress import Progress
 
@@ -32,6 +36,7 @@ def arguments() -> ArgumentParser:
     parser.add_argument("--scratch", required=True, type=Path, help="folder of checkpoints and metric history")
     parser.add_argument("--out", required=True, type=Path, help="folder of the finished run")
     parser.add_argument("--time-limit", help="seconds after which to leave with a checkpoint, to be gone on from")
+    parser.add_argument("--job-end", type=float, help=SUPPRESS)
     parser.add_argument("--began", type=float, default=psutil.Process().create_time(), help=SUPPRESS)
     return parser
 
@@ -50,6 +55,16 @@ def parse_specs(options: Namespace) -> tuple[RunSpec, ExecutionConfig]:
     return spec, parse_option(ExecutionConfig, "--execution", options.execution)
 
 
+def deadline(options: Namespace, spec: RunSpec) -> Deadline:
+    """When this start of a training has to be over: its time limit, or the end of its Slurm job if that is sooner."""
+    limit = spec.training.time_limit
+    known = [
+        Deadline() if limit is None else Deadline(options.began + limit, f"the time limit of {limit:g} s"),
+        Deadline() if options.job_end is None else Deadline(options.job_end, "the end of the Slurm job"),
+    ]
+    return min(known, key=lambda one: one.at)
+
+
 def work(options: Namespace) -> None:
     """Train, then publish from the main process.
 
@@ -62,11 +77,14 @@ def work(options: Namespace) -> None:
     if device.kind == "cpu":
         keep_freed_memory()
     start_distributed(device, execution.threads)
+    held = ExitStack()
     try:
-        if dist.get_rank() == 0:
+        if dist.get_rank() == 0:  # which may outlive the launcher, and so has a lock of its own
+            patience = PATIENCE_SECONDS if "SLURM_JOB_ID" in os.environ else 0
+            held.enter_context(only_one(options.scratch / "writer.lock", patience))
             store.verify()
         identity = Identity(spec.run_id, options.code, store.manifest.train.sha256)
-        trainer = Trainer(spec, execution, store, device, identity, options.scratch, options.began)
+        trainer = Trainer(spec, execution, store, device, identity, options.scratch, deadline(options, spec))
         if trainer.main:
             Progress.say(
                 f"{spec.run_id}: {trainer.decoder.parameter_count:,} parameters, {spec.training.steps} steps of "
@@ -91,6 +109,7 @@ def work(options: Namespace) -> None:
                 device=device.name,
                 precision=device.precision,
                 processes=execution.processes,
+                nodes=execution.nodes,
                 threads=execution.threads,
                 micro_batch_size=execution.micro_batch_size,
                 zero_stage=execution.zero_stage,
@@ -104,6 +123,7 @@ def work(options: Namespace) -> None:
                 kept = "no checkpoint had been saved before it" if outcome.checkpoint is None else kept
                 Progress.say(f"{spec.run_id}: ended early: {outcome.ended}; {kept}")
     finally:
+        held.close()
         dist.destroy_process_group()
 
 
