@@ -4,6 +4,7 @@ import shlex
 from snakemake.exceptions import WorkflowError
 
 from collapse.config.base import ConfigError
+from collapse.config.site import load_site
 from collapse.config.workflow import plan
 from collapse.garbage import forget_finished
 
@@ -17,6 +18,7 @@ try:
         config,
         ", ".join(map(str, workflow.overwrite_configfiles or workflow.configfiles)),
     )
+    SITE = load_site()
 except ConfigError as error:
     raise WorkflowError(str(error)) from None
 
@@ -30,16 +32,18 @@ pathvars:
 
 
 wildcard_constraints:
-    run="|".join(PLAN.runs),
+    run="[^/]+",  # all their names, with 1000 runs, would take longer to match than the rest of the workflow
     corpus_id="|".join(PLAN.corpora) or "none",
     tokens_id="|".join(PLAN.token_stores),
     first=r"\d+",
     last=r"\d+",
 
 
-# Stages run under the Python that runs Snakemake, and print line by line; a prefix takes the place of Snakemake's own.
+# A job starts as the site wants it to. Stages run under the Python that runs Snakemake, and print line by line; a prefix
+# takes the place of Snakemake's own, and is formatted.
 shell.prefix(
-    f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH PYTHONUNBUFFERED=1; "
+    SITE.prelude.replace("{", "{{").replace("}", "}}")
+    + f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH PYTHONUNBUFFERED=1; "
 )
 
 

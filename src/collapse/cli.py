@@ -42,7 +42,7 @@ def _size(count: float) -> str:
 
 
 def _all_configs() -> list[Path]:
-    return sorted(CONFIGS.glob("*.yaml"))
+    return sorted(path for path in CONFIGS.glob("*.yaml") if not path.name.startswith("site."))
 
 
 def _parts(config: Config) -> dict[str, list[str]]:

@@ -21,7 +21,7 @@ def test_every_key_is_explained() -> None:
         assert section.endswith(".")
 
 
-@pytest.mark.parametrize("path", sorted(CONFIG.glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [CONFIG / "config.yaml", CONFIG / "paper.yaml"], ids=lambda path: path.stem)
 def test_the_schema_accepts_valid_configs(path: Path) -> None:
     Draft202012Validator(json.loads(schema())).validate(load(path).canonical())
 

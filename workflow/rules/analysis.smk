@@ -13,7 +13,9 @@ rule summary:
     conda:
         "../../environment.yml"
     resources:
+        **SITE.job,
         mem_mb=1000,
+        runtime=SITE.minutes(30),
     params:
         spec=PLAN.analysis,
         code=PLAN.code("analysis.summary"),
@@ -44,7 +46,10 @@ rule claims:
     conda:
         "../../environment.yml"
     resources:
+        **SITE.job,
         mem_mb=1000,
+        runtime=SITE.minutes(10),
+        slots=1,
     params:
         code=PLAN.code("analysis.claims"),
         data=lambda wildcards, input: [

@@ -12,7 +12,9 @@ rule fetch_corpus:
     conda:
         "../../environment.yml"
     resources:
+        **SITE.job,
         mem_mb=1000,
+        runtime=SITE.minutes(60),
     params:
         spec=lambda wildcards: PLAN.corpus(wildcards.corpus_id),
         code=PLAN.code("corpus.fetch"),
@@ -34,7 +36,9 @@ rule tokenizer:
     conda:
         "../../environment.yml"
     resources:
+        **SITE.job,
         mem_mb=2000,
+        runtime=SITE.minutes(240),
     params:
         spec=lambda wildcards: PLAN.data(wildcards.tokens_id),
         code=PLAN.code("corpus.tokenizer"),
@@ -60,7 +64,9 @@ rule tokenize:
     conda:
         "../../environment.yml"
     resources:
+        **SITE.job,
         mem_mb=2000,
+        runtime=SITE.minutes(1440),
     params:
         spec=lambda wildcards: PLAN.data(wildcards.tokens_id),
         code=PLAN.code("corpus.tokenize"),

@@ -22,7 +22,10 @@ rule initialization_figure:
     conda:
         "../../environment.yml"
     resources:
+        **SITE.job,
         mem_mb=1000,
+        runtime=SITE.minutes(10),
+        slots=1,
     params:
         style=PLAN.style,
         family=lambda wildcards: PLAN.figures[wildcards.figure].family,
@@ -56,7 +59,10 @@ rule gradient_contribution:
     conda:
         "../../environment.yml"
     resources:
+        **SITE.job,
         mem_mb=1000,
+        runtime=SITE.minutes(10),
+        slots=1,
     params:
         style=PLAN.style,
         analysis=PLAN.analysis,
@@ -88,7 +94,10 @@ rule contraction:
     conda:
         "../../environment.yml"
     resources:
+        **SITE.job,
         mem_mb=1000,
+        runtime=SITE.minutes(10),
+        slots=1,
     params:
         style=PLAN.style,
         analysis=PLAN.analysis,
@@ -120,7 +129,10 @@ rule gradient_norms:
     conda:
         "../../environment.yml"
     resources:
+        **SITE.job,
         mem_mb=1000,
+        runtime=SITE.minutes(10),
+        slots=1,
     params:
         style=PLAN.style,
         analysis=PLAN.analysis,
@@ -153,7 +165,10 @@ rule frequency_loss:
     conda:
         "../../environment.yml"
     resources:
+        **SITE.job,
         mem_mb=1000,
+        runtime=SITE.minutes(10),
+        slots=1,
     params:
         style=PLAN.style,
         analysis=PLAN.analysis,
@@ -186,7 +201,10 @@ rule tsim_heatmap:
     conda:
         "../../environment.yml"
     resources:
+        **SITE.job,
         mem_mb=1000,
+        runtime=SITE.minutes(10),
+        slots=1,
     params:
         style=PLAN.style,
         analysis=PLAN.analysis,
@@ -218,7 +236,10 @@ rule overview:
     conda:
         "../../environment.yml"
     resources:
+        **SITE.job,
         mem_mb=1000,
+        runtime=SITE.minutes(10),
+        slots=1,
     params:
         style=PLAN.style,
         analysis=PLAN.analysis,

@@ -16,7 +16,9 @@ rule increments_slice:
         "../../environment.yml"
     threads: PLAN.config.execution.threads
     resources:
+        **SITE.job,
         mem_mb=PLAN.memory_mb("increments"),
+        runtime=SITE.minutes(720),
     params:
         spec=PLAN.probes["increments"],
         code=PLAN.code("probes.increments"),
@@ -41,7 +43,10 @@ rule increments:
     conda:
         "../../environment.yml"
     resources:
+        **SITE.job,
         mem_mb=1000,
+        runtime=SITE.minutes(20),
+        slots=1,
     params:
         code=PLAN.code("probes.combine"),
         slices=lambda wildcards, input: [Path(manifest).with_suffix(".zarr") for manifest in input.slices],
@@ -64,7 +69,9 @@ rule attention_slice:
         "../../environment.yml"
     threads: PLAN.config.execution.threads
     resources:
+        **SITE.job,
         mem_mb=PLAN.memory_mb("attention"),
+        runtime=SITE.minutes(720),
     params:
         spec=PLAN.probes["attention"],
         code=PLAN.code("probes.attention_sums"),
@@ -91,7 +98,10 @@ rule attention:
         "../../environment.yml"
     threads: PLAN.config.execution.threads
     resources:
+        **SITE.job,
         mem_mb=2000,
+        runtime=SITE.minutes(60),
+        slots=1,
     params:
         code=PLAN.code("probes.attention"),
     shell:
@@ -113,7 +123,9 @@ rule approximations:
         "../../environment.yml"
     threads: PLAN.config.execution.threads
     resources:
+        **SITE.job,
         mem_mb=PLAN.memory_mb("approximations"),
+        runtime=SITE.minutes(720),
     params:
         spec=PLAN.probes["approximations"],
         code=PLAN.code("probes.approximations"),
@@ -136,7 +148,10 @@ rule collapsed_states:
     conda:
         "../../environment.yml"
     resources:
+        **SITE.job,
         mem_mb=1000,
+        runtime=SITE.minutes(30),
+        slots=1,
     params:
         spec=PLAN.probes["collapsed_states"],
         code=PLAN.code("probes.collapsed_states"),

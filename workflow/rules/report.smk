@@ -15,7 +15,9 @@ rule report:
     conda:
         "../../environment.yml"
     resources:
+        **SITE.job,
         mem_mb=1000,
+        runtime=SITE.minutes(20),
     params:
         spec=PLAN.report,
         code=PLAN.code("report"),

@@ -12,7 +12,10 @@ rule swiglu_moment:
     conda:
         "../../environment.yml"
     resources:
+        **SITE.job,
         mem_mb=1000,
+        runtime=SITE.minutes(240),
+        slots=1,
     params:
         spec=PLAN.probes["swiglu_moment"],
         code=PLAN.code("theory.moment_sampling"),
@@ -34,7 +37,10 @@ rule concentration:
         "../../environment.yml"
     threads: PLAN.config.execution.threads
     resources:
+        **SITE.job,
         mem_mb=2000,
+        runtime=SITE.minutes(240),
+        slots=1,
     params:
         spec=PLAN.probes["concentration"],
         code=PLAN.code("theory.concentration"),

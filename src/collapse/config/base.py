@@ -66,8 +66,8 @@ def _got(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def describe(error: ValidationError, raw: object, prefix: str = "") -> Iterator[str]:
-    """One line a problem of a pydantic error: `key: what was wrong (got ...)`."""
+def describe(error: ValidationError, raw: object, prefix: str = "", page: str = "config/README.md") -> Iterator[str]:
+    """One line a problem of a pydantic error: `key: what was wrong (got ...)`; a page names the keys that there are."""
     for problem in error.errors(include_url=False):
         key = _key(problem["loc"], raw)
         if prefix:
@@ -76,7 +76,7 @@ def describe(error: ValidationError, raw: object, prefix: str = "") -> Iterator[
         if kind == "missing":
             yield f"{key}: this key is required, and is missing"
         elif kind == "extra_forbidden":
-            yield f"{key}: unknown key; see config/README.md for those that exist (got {_got(problem['input'])})"
+            yield f"{key}: unknown key; see {page} for those that exist (got {_got(problem['input'])})"
         else:
             message = problem["msg"].removeprefix("Value error, ")
             message = message[:1].lower() + message[1:]

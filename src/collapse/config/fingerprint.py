@@ -51,6 +51,12 @@ def _outline(value: object) -> str:
     return repr(value)
 
 
+@cache
+def _code(path: Path) -> bytes:
+    """What counts of a file, as text; every stage's digest takes many of the same files."""
+    return _outline(_tree(path)).encode()
+
+
 def module_file(name: str, package: Path = PACKAGE) -> Path | None:
     """File of a module of the package by its dotted name; None where the package has no such module."""
     root, *parts = name.split(".")
@@ -133,7 +139,7 @@ def fingerprint(module: str, package: Path = PACKAGE) -> str:
         path = module_file(name, package)
         assert path is not None
         folders.add(path.parent)
-        total.update(f"{name}\0{_outline(_tree(path))}\n".encode())
+        total.update(f"{name}\0".encode() + _code(path) + b"\n")
     for path in (data for folder in sorted(folders) for data in _data_files(folder)):
         total.update(f"{path.relative_to(package).as_posix()}\0".encode() + path.read_bytes())
     return total.hexdigest()[:12]

@@ -1,0 +1,152 @@
+"""What a cluster wants to be told: the one file of a site, which changes no number.
+
+It is `config/site.yaml`, and absent by default; `config/site.example.yaml` shows it. Every Snakemake process reads it,
+on the login node and in each job.
+"""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import AfterValidator, Field, ValidationError
+
+from collapse.config.base import ConfigError, PositiveInt, Section, describe
+from collapse.config.training import ExecutionConfig
+
+SITE = Path("config/site.yaml")
+"""Where it is, seen from the project's folder."""
+EXAMPLE = "config/site.example.yaml"
+
+_TAKEN = {
+    "account": ("-A", "--account"),
+    "partition": ("-p", "--partition"),
+    "qos": ("-q", "--qos"),
+    "constraint": ("-C", "--constraint"),
+    "max_minutes": ("-t", "--time"),
+}
+"""Options of sbatch that have a key of their own."""
+_MANAGED = (
+    "-J --job-name -o --output -e --error --parsable --export --comment -D --chdir --mem --mem-per-cpu -n --ntasks"
+)
+_MANAGED += " --ntasks-per-gpu -c --cpus-per-task --cpus-per-gpu -N --nodes -M --clusters --gres -G --gpus"
+"""Options of sbatch that are set for each job from its rule."""
+
+
+def _is_free(option: str) -> str:
+    """An option of sbatch that nothing else sets."""
+    if not option.startswith("-"):
+        raise ValueError("should be an option of sbatch, such as --mail-type=FAIL")
+    name = re.split(r"[=\s]", option)[0]
+    for key, taken in _TAKEN.items():
+        if name in taken:
+            raise ValueError(f"{name} is set by the key {key}")
+    if name in _MANAGED.split():
+        raise ValueError(f"{name} is set for each job from its rule (docs/cluster.md says how to change that)")
+    return option
+
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.,:&|*-]+$")]
+Module = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.+/-]+$")]
+Option = Annotated[str, AfterValidator(_is_free)]
+Line = Annotated[str, Field(min_length=1)]
+Folder = Annotated[str, Field(pattern=r"^[/$][^\s\"`\\]*$")]
+
+
+class Site(Section):
+    """How jobs are submitted on a cluster, and what each does first. On a laptop nothing of it is needed."""
+
+    account: Name | None = None
+    """Account that is charged."""
+    partition: Name | None = None
+    """Partition of jobs that need no GPU; null is Slurm's default."""
+    gpu_partition: Name | None = None
+    """Partition of trainings on GPUs. Set it, even if it is the same, where execution.device: auto shall mean a GPU."""
+    qos: Name | None = None
+    """Quality of service."""
+    constraint: Name | None = None
+    """Features that a node must have."""
+    max_minutes: PositiveInt | None = None
+    """Longest time that a job may ask for; a training that needs longer goes on in the next job."""
+    modules: list[Module] = Field(default_factory=list)
+    """Environment modules that every job loads first."""
+    setup: list[Line] = Field(default_factory=list)
+    """Lines of bash that every job runs then."""
+    scratch: Folder | None = None
+    """Folder for temporary files on the node, TMPDIR; may name variables of a job, such as $SLURM_JOB_ID."""
+    extra: list[Option] = Field(default_factory=list)
+    """Further options of sbatch."""
+
+    def minutes(self, wanted: int) -> int:
+        """Time that a job asks for, no longer than the site allows."""
+        return wanted if self.max_minutes is None else min(wanted, self.max_minutes)
+
+    def gpus(self, execution: ExecutionConfig) -> int:
+        """GPUs that a training asks for on each of its nodes.
+
+        A login node without GPUs says nothing about the others: `device: auto` means GPUs where the site has a
+        partition for them.
+        """
+        wanted = execution.device == "cuda" or (execution.device == "auto" and self.gpu_partition is not None)
+        return execution.processes_per_node if wanted else 0
+
+    def partition_of(self, execution: ExecutionConfig) -> str | None:
+        """Partition that a training is submitted to."""
+        return self.gpu_partition if self.gpus(execution) and self.gpu_partition is not None else self.partition
+
+    @property
+    def options(self) -> dict[str, str | None]:
+        """Snakemake's resources for any job but its partition; those that are None are left out."""
+        return {
+            "slurm_account": self.account,
+            "qos": self.qos,
+            "constraint": self.constraint,
+            "slurm_extra": " ".join(["--open-mode=append", *self.extra]),
+        }
+
+    @property
+    def job(self) -> dict[str, str | None]:
+        """Snakemake's resources for a job without GPUs."""
+        return self.options | {"slurm_partition": self.partition}
+
+    @property
+    def prelude(self) -> str:
+        """Lines of bash that every job starts with; empty where the site wants none."""
+        lines: list[str] = []
+        if self.modules:
+            names = shlex.join(self.modules)
+            lines += [
+                "command -v module >/dev/null || source /etc/profile",
+                f"module load {names} || {{ echo 'error: {SITE}: modules: cannot be loaded:' {names} >&2; exit 1; }}",
+            ]
+        lines += self.setup
+        if self.scratch is not None:
+            lines += [
+                f'export TMPDIR="{self.scratch}"',
+                f'mkdir -p "$TMPDIR" || {{ echo "error: {SITE}: scratch: cannot be made: $TMPDIR" >&2; exit 1; }}',
+            ]
+        return "".join(f"{line}\n" for line in lines)
+
+
+def load_site(path: Path = SITE) -> Site:
+    """The site of a file; nothing special where there is no such file.
+
+    Raises:
+        ConfigError: where the file is no YAML mapping, or has problems; all of them at once.
+    """
+    try:
+        raw: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return Site()
+    except OSError as error:
+        raise ConfigError([f"(file): cannot be read: {error.strerror}"], str(path)) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError([f"(file): is not valid YAML: {error}"], str(path)) from None
+    raw = {} if raw is None else raw
+    if not isinstance(raw, dict):
+        raise ConfigError([f"(file): should be a mapping of keys (got {type(raw).__name__})"], str(path))
+    try:
+        return Site.model_validate(raw)
+    except ValidationError as error:
+        raise ConfigError(list(describe(error, raw, page=EXAMPLE)), str(path)) from None
