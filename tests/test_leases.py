@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from collapse.errors import CollapseError
-from collapse.leases import lease, visible_gpus
+from collapse.leases import lease, lease_folder, visible_gpus
 
 IDS = ["0", "1", "2", "3"]
 SPAWN = multiprocessing.get_context("spawn")
@@ -53,6 +53,29 @@ def test_no_gpu_is_ever_held_twice(tmp_path: Path) -> None:
     for process in processes:
         process.join(60)
     assert [process.exitcode for process in processes] == [0] * 6
+
+
+def test_64_jobs_share_4_gpus(tmp_path: Path) -> None:
+    """All at once, one GPU each, as Snakemake starts them."""
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload(["collapse.leases"])
+    jobs = [server.Process(target=use_gpus, args=(tmp_path, 1, 1)) for _ in range(64)]
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.join(120)
+    assert [job.exitcode for job in jobs] == [0] * 64
+    assert not list(tmp_path.glob("in-use-*"))
+
+
+def test_each_slurm_job_has_leases_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two jobs on one machine may both call their only GPU "0"."""
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    folders = {lease_folder()}
+    for job in ("7", "8"):
+        monkeypatch.setenv("SLURM_JOB_ID", job)
+        folders.add(lease_folder())
+    assert len(folders) == 3
 
 
 def test_a_killed_holder_releases_what_it_held(tmp_path: Path, holder: Any) -> None:

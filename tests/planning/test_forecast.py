@@ -88,6 +88,11 @@ def test_runs_side_by_side_and_split_over_devices(make_plan: Any) -> None:
     assert one.runs_at_once == 1
     assert one.hours == pytest.approx(3 * alone / 2)
     assert one.device_hours == pytest.approx(3 * alone)
+    mixed = make_plan(execution={"processes": 2})  # the last run has one sequence a step, and takes one device
+    (both,) = forecast(mixed, [device("a100")], 2).estimates
+    last = forecast(mixed).runs[3].flops / run.flops * alone
+    assert both.hours == pytest.approx(3 * alone / 2 + last)
+    assert both.device_hours == pytest.approx(3 * alone + last)
     (none,) = forecast(split, [device("a100")], 1).estimates
     assert none.hours is None and "--devices 2" in none.why_not
 

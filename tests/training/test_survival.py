@@ -118,6 +118,21 @@ def test_sigterm_checkpoints_and_leaves(lab, tmp_path: Path, undisturbed: str) -
     assert digest(tmp_path) == undisturbed
 
 
+def test_a_checkpoint_is_saved_where_nobody_listens_any_more(lab, tmp_path: Path) -> None:
+    """A scheduler signals all of a job's processes: the `tee` behind a training dies at once, and its pipe breaks."""
+    execution = lab.execution(flush_every=1, checkpoint_every=99)
+    command = lab.command(lab.spec(steps=400, horizon=400), execution, tmp_path)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=lab.environment) as process:
+        for line in process.stderr:
+            if "step 5/" in line:
+                break
+        process.stderr.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(120) == 1
+    (seal,) = tmp_path.glob("scratch/run/checkpoints/*.json")
+    assert json.loads(seal.read_text())["step"] >= 5
+
+
 def damage(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 0xFF

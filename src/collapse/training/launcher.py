@@ -60,8 +60,9 @@ def _command(options: Namespace) -> list[str]:
 
 
 def _failed(processes: int) -> CollapseError:
-    which_one = "the training process" if processes == 1 else f"one of the {processes} training processes"
-    return CollapseError(f"{which_one} failed; its message is above")
+    if processes == 1:
+        return CollapseError("the training has not come to its end; why is said above")
+    return CollapseError(f"one of the {processes} training processes failed; its message is above")
 
 
 def _stopped(processes: int) -> CollapseError:
