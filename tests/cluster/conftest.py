@@ -5,17 +5,19 @@ The configuration is a scratch folder's; nothing is written under /etc, and noth
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from miniature import MINIATURE, Project, copy_project, write_text
 
 NODES = ("node1", "node2")
 GPUS = 2
@@ -23,6 +25,8 @@ GPUS = 2
 DAEMONS = ("munged", "slurmctld", "slurmd")
 PACKAGES = ("slurm-wlm", "munge")
 START_SECONDS = 60
+QUIET = {"GIT_DIR": os.devnull}
+"""No commit is recorded: there may be a new one between two runs that should be equal."""
 
 CONFIGURATION = """\
 ClusterName=lab
@@ -32,7 +36,7 @@ SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
 CredType=cred/munge
-AuthInfo=socket={folder}/munge/munge.socket
+AuthInfo=socket={folder}/munge/munge.socket,cred_expire=10
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd.%n.pid
 SlurmctldLogFile={folder}/log/slurmctld.log
@@ -49,7 +53,7 @@ MpiDefault=none
 SchedulerType=sched/backfill
 SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_interval=1
 SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU_Memory
+SelectTypeParameters=CR_CPU_Memory,CR_LLN
 ReturnToService=2
 MinJobAge=86400
 KillWait={kill_wait}
@@ -152,10 +156,11 @@ class Cluster:
         self.wait_for_nodes()
 
     def wait_for_nodes(self) -> None:
-        """Until every node is there and has nothing to do."""
+        """Until every node takes jobs."""
         deadline = time.monotonic() + START_SECONDS
-        while (idle := self.run("sinfo", "-h", "-N", "-t", "idle", "-o", "%N", check=False).split()) != list(NODES):
-            assert time.monotonic() < deadline, f"idle nodes: {idle or 'none'}\n{self.logs}"
+        listed = ("sinfo", "-h", "-N", "-r", "-t", "idle,mixed,allocated", "-o", "%N")
+        while (ready := self.run(*listed, check=False).split()) != list(NODES):
+            assert time.monotonic() < deadline, f"nodes that are ready: {ready or 'none'}\n{self.logs}"
             time.sleep(0.1)
 
     @property
@@ -202,7 +207,7 @@ def configure(folder: Path, **options: Any) -> None:
     host = socket.gethostname().split(".")[0]
     controller, *ports = free_ports(1 + len(NODES))
     nodes = [
-        f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=4 RealMemory=64000 Gres=gpu:{GPUS}"
+        f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=8 RealMemory=64000 Gres=gpu:{GPUS}"
         " State=UNKNOWN"
         for node, port in zip(NODES, ports, strict=True)
     ]
@@ -211,6 +216,73 @@ def configure(folder: Path, **options: Any) -> None:
     srun = folder / "bin/srun"
     srun.write_text(f'#!/bin/sh\nSLURM_CONF={folder}/slurm.conf exec {shutil.which("srun")} "$@"\n')
     srun.chmod(0o755)
+
+
+@dataclass(frozen=True)
+class Workflow:
+    """A Snakemake at work in a project, in the background."""
+
+    project: Project
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def said(self) -> str:
+        """What it has printed so far."""
+        return self.log.read_text()
+
+    def wait(self, seconds: float = 400) -> int:
+        """Its exit status, once it has ended."""
+        return self.process.wait(seconds)
+
+
+@dataclass(frozen=True)
+class Submitter:
+    """Starts Snakemake with a profile, as on the login node of the cluster."""
+
+    cluster: Cluster
+    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def start(self, project: Project, configfile: str, *options: str, profile: str = "slurm") -> Workflow:
+        log = project.folder / f"{Path(configfile).stem}-{profile}.log"
+        quick = ["--seconds-between-status-checks=1", "--latency-wait=20"]
+        quick += ["--slurm-init-seconds-before-status-checks=2"] if profile == "slurm" else []
+        command = project.command(f"--profile=workflow/profiles/{profile}", f"--configfile={configfile}")
+        with log.open("ab") as file:
+            process = subprocess.Popen(
+                [*command, *quick, *options],
+                cwd=project.folder,
+                env=project.environment() | self.cluster.environment | QUIET,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.started.append(process)
+        return Workflow(project, process, log)
+
+    def stop(self) -> None:
+        """Kill those that are still at work."""
+        for process in self.started:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+@pytest.fixture(scope="session")
+def submitter(cluster: Cluster) -> Iterator[Submitter]:
+    """Snakemake on the login node; what is still at work behind the last test is killed."""
+    submitter = Submitter(cluster)
+    yield submitter
+    submitter.stop()
+
+
+@pytest.fixture(scope="session")
+def pipeline(submitter: Submitter, tmp_path_factory: pytest.TempPathFactory) -> Workflow:
+    """The miniature pipeline, on its way through Slurm: other tests run beside it."""
+    project = copy_project(tmp_path_factory.mktemp("submitted"))
+    write_text(project.folder / "text")
+    return submitter.start(project, project.write_config(MINIATURE), "--jobs=4")
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,169 @@
+"""Trainings whose jobs die, in every way in which a cluster lets them, end bit by bit as if nothing had been."""
+
+import json
+import re
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from collapse.config.root import parse
+
+pytestmark = pytest.mark.slurm
+
+SHORT, LONG = 400, 1500
+"""Steps of the runs; the long one does not fit in what its first job is left with."""
+PAUSE = """\
+case "$(squeue --noheader --jobs=$SLURM_JOB_ID --format=%k)" in *{run}*) mkdir paused 2>/dev/null && sleep 44;; esac"""
+"""The first job of a run idles away most of its time: Slurm's limits are whole minutes."""
+
+
+def eventually(condition: Callable[[], Any], what: str, seconds: float = 150) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+    return found
+
+
+def config_of(miniature: dict[str, Any], name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    changed = {"name": name, "grid": {"extra": runs}}
+    changed["execution"] = miniature["execution"] | {"checkpoint_every": 20, "log_seconds": 1.0, "device": "cpu"}
+    return miniature | changed
+
+
+RUNS = [{"seed": 1, "steps": SHORT}, {"seed": 2, "steps": SHORT}, {"seed": 3, "steps": LONG}]
+
+
+class Bench:
+    """A project with a token store, some runs to train, and what is known of their jobs."""
+
+    def __init__(self, finished: Any, cluster: Any, folder: Path, config: dict[str, Any]) -> None:
+        self.project = type(finished)(Path(shutil.copytree(finished.folder, folder, ignore=self.left_out)))
+        self.cluster = cluster
+        self.configfile = self.project.write_config(config, f"{config['name']}.yaml")
+        self.root = self.project.folder / "results" / config["name"]
+        self.runs = list(parse(config).runs)
+        shutil.copytree(self.project.folder / "results/miniature/tokens", self.root / "tokens")
+        self.targets = [str(self.manifest(run).relative_to(self.project.folder)) for run in self.runs]
+
+    @staticmethod
+    def left_out(folder: str, names: list[str]) -> set[str]:
+        """Of the finished project only code, text and tokens are taken."""
+        kept = {"tokens"} if folder.endswith("results/miniature") else set(names) - {".snakemake", "__pycache__"}
+        return set(names) - kept
+
+    def manifest(self, run: str) -> Path:
+        return self.root / "runs" / run / "manifest.json"
+
+    def log(self, run: str) -> str:
+        path = self.root / f"logs/train/{run}.log"
+        return path.read_text() if path.exists() else ""
+
+    def jobs(self, run: str) -> list[int]:
+        """Slurm jobs of a run, in the order of their submission."""
+        listed = self.cluster.run("squeue", "--states=all", "-h", "-o", "%A %k")
+        return sorted(int(job) for job, comment in re.findall(r"^(\d+) (.*)$", listed, re.M) if run in comment)
+
+    def checkpoints(self, run: str) -> list[Path]:
+        return list(self.root.glob(f"scratch/{run}-*/checkpoints/*.json"))
+
+    def digest(self, run: str) -> str:
+        return str(json.loads(self.manifest(run).read_text())["digest"])
+
+
+@pytest.fixture(scope="module")
+def undisturbed(pipeline: Any, finished: Any, cluster: Any, tmp_path_factory: Any) -> dict[str, str]:
+    """Digests of the runs, trained without Slurm and without a stop."""
+    from miniature import MINIATURE
+
+    folder = tmp_path_factory.mktemp("undisturbed") / "project"
+    bench = Bench(finished, cluster, folder, config_of(MINIATURE, "undisturbed", RUNS))
+    bench_run = bench.project.snakemake("--cores=2", f"--configfile={bench.configfile}", *bench.targets)
+    assert bench_run.returncode == 0, bench_run.stdout
+    return {run: bench.digest(run) for run in bench.runs}
+
+
+@pytest.fixture(scope="module")
+def disturbed(pipeline: Any, finished: Any, submitter: Any, cluster: Any, tmp_path_factory: Any) -> Any:
+    """Three runs, submitted with a limit of a minute: one job is cancelled, a node is lost, and time runs out."""
+    from miniature import MINIATURE
+
+    folder = tmp_path_factory.mktemp("disturbed") / "project"
+    bench = Bench(finished, cluster, folder, config_of(MINIATURE, "disturbed", RUNS))
+    cancelled, lost, late = bench.runs
+    site = {"setup": [PAUSE.format(run=late)], "scratch": f"{folder}/node-$SLURM_JOB_ID"}
+    (folder / "config/site.yaml").write_text(yaml.safe_dump(site))
+    workflow = submitter.start(bench.project, bench.configfile, "--set-resources=train:runtime=1", *bench.targets)
+
+    def there(run: str) -> bool:
+        assert workflow.process.poll() is None, workflow.said
+        return bool(bench.checkpoints(run))
+
+    eventually(lambda: there(cancelled), "no checkpoint of the run that is to be cancelled")
+    cluster.run("scancel", str(bench.jobs(cancelled)[0]))
+    eventually(lambda: there(lost), "no checkpoint of the run whose node is to be lost")
+    nodes = {run: cluster.job(bench.jobs(run)[0])["NodeList"] for run in (lost, late)}
+    cluster.fail_node(nodes[lost])
+    if nodes[lost] == nodes[late]:
+        (folder / "paused").rmdir()
+    cluster.mend_node(nodes[lost])
+    assert workflow.wait(300) == 0, workflow.said
+    return bench
+
+
+def test_a_cancelled_training_is_submitted_again_and_goes_on(disturbed: Any, undisturbed: Any, cluster: Any) -> None:
+    run = disturbed.runs[0]
+    first, *others = disturbed.jobs(run)
+    assert cluster.state(first) == "CANCELLED"
+    assert cluster.state(others[-1]) == "COMPLETED"
+    assert "going on from the checkpoint of step" in disturbed.log(run)
+    assert disturbed.digest(run) == undisturbed[run]
+
+
+def test_a_training_whose_node_is_lost_is_requeued_and_goes_on(disturbed: Any, undisturbed: Any, cluster: Any) -> None:
+    run = disturbed.runs[1]
+    first = cluster.job(disturbed.jobs(run)[0])
+    assert first["Restarts"] == "1"
+    assert "going on from the checkpoint of step" in disturbed.log(run)
+    assert disturbed.digest(run) == undisturbed[run]
+
+
+def test_a_training_leaves_before_its_time_is_over_and_goes_on(disturbed: Any, undisturbed: Any, cluster: Any) -> None:
+    run = disturbed.runs[2]
+    first, *others = disturbed.jobs(run)
+    assert cluster.state(first) in ("FAILED", "TIMEOUT")
+    assert cluster.state(others[-1]) == "COMPLETED"
+    assert "going on from the checkpoint of step" in disturbed.log(run)
+    assert disturbed.digest(run) == undisturbed[run]
+
+
+def test_temporary_files_are_on_the_nodes_scratch(disturbed: Any) -> None:
+    made = {int(path.name.removeprefix("node-")) for path in disturbed.project.folder.glob("node-*")}
+    assert {job for run in disturbed.runs for job in disturbed.jobs(run)} <= made
+
+
+def test_ctrl_c_cancels_its_jobs_and_the_next_start_goes_on(
+    finished: Any, submitter: Any, cluster: Any, miniature: Any, undisturbed: Any, tmp_path: Path
+) -> None:
+    """It goes on with the profile for other schedulers, so that this one is tried as well."""
+    bench = Bench(finished, cluster, tmp_path / "project", config_of(miniature, "interrupted", RUNS[:1]))
+    (run,) = bench.runs
+    before = set(bench.jobs(run))
+    workflow = submitter.start(bench.project, bench.configfile, *bench.targets)
+    eventually(lambda: bench.checkpoints(run), "no checkpoint")
+    workflow.process.send_signal(signal.SIGINT)
+    assert workflow.wait(200) != 0
+    (job,) = set(bench.jobs(run)) - before
+    assert cluster.wait(job) == "CANCELLED"
+    assert "a checkpoint is saved, and the same command goes on from it" in bench.log(run)
+    again = submitter.start(bench.project, bench.configfile, *bench.targets, profile="cluster-generic")
+    assert again.wait(200) == 0, again.said
+    assert "Submitted job" in again.said
+    assert "going on from the checkpoint of step" in bench.log(run)
+    assert bench.digest(run) == undisturbed[run]

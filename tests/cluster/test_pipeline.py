@@ -1,0 +1,57 @@
+"""The miniature pipeline through Slurm, with the profile that users have: all is there, and what it was without."""
+
+import json
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from collapse.config.gallery import figures
+from collapse.config.paths import ResultPaths
+from collapse.config.root import parse
+
+pytestmark = pytest.mark.slurm
+
+
+@pytest.fixture(scope="module")
+def paths(pipeline: Any) -> ResultPaths:
+    assert pipeline.wait() == 0, pipeline.said
+    return ResultPaths(pipeline.project.folder / "results/miniature")
+
+
+def digests(paths: ResultPaths) -> dict[str, str]:
+    """Digest of every run and dataset by its manifest."""
+    found = {}
+    for manifest in sorted([*paths.root.glob("runs/*/manifest.json"), *paths.root.glob("[pt]*[bsy]/*.json")]):
+        found[str(manifest.relative_to(paths.root))] = json.loads(manifest.read_text())["digest"]
+    return found
+
+
+def test_every_figure_and_the_report_are_there(paths: ResultPaths, miniature: dict[str, Any]) -> None:
+    for name in figures(parse(miniature)):
+        assert (paths.figures / f"{name}.png").read_bytes().startswith(b"\x89PNG"), name
+        assert (paths.figures / f"{name}.pdf").read_bytes().startswith(b"%PDF"), name
+    assert "</html>" in (paths.root / "report.html").read_text()
+
+
+def test_the_numbers_are_those_of_a_laptop(paths: ResultPaths, finished: Any) -> None:
+    laptop = ResultPaths(finished.folder / "results/miniature")
+    for table in ("summary.csv", "claims.csv"):
+        pd.testing.assert_frame_equal(pd.read_csv(paths.root / table), pd.read_csv(laptop.root / table))
+    for store in ("train.bin", "validation.bin"):
+        (here,), (there,) = (list(root.root.glob(f"tokens/*/{store}")) for root in (paths, laptop))
+        assert here.read_bytes() == there.read_bytes()
+
+
+def test_small_jobs_share_slurm_jobs(paths: ResultPaths, pipeline: Any, cluster: Any) -> None:
+    assert paths.root.is_dir()
+    steps = pipeline.said.count("Finished jobid: ")
+    submitted = pipeline.said.count("has been submitted with SLURM jobid")
+    assert steps == 35
+    assert submitted <= 14
+
+
+def test_nothing_is_left_to_do(paths: ResultPaths, submitter: Any, pipeline: Any) -> None:
+    again = submitter.start(pipeline.project, "miniature.yaml", "--dry-run")
+    assert again.wait(120) == 0
+    assert "Nothing to be done" in again.said

@@ -1,0 +1,4 @@
+#!/bin/bash
+# properties = {properties}
+trap : TERM
+{exec_job}

@@ -1,0 +1,8 @@
+#!/bin/bash
+# State of a Slurm job for Snakemake: running, success or failed. A queue that cannot be asked says nothing of its jobs.
+state=$(squeue --noheader --states=all --format=%T --jobs="$1" 2>&1) || true
+case "$state" in
+  COMPLETED) echo success ;;
+  BOOT_FAIL | CANCELLED | DEADLINE | FAILED | NODE_FAIL | OUT_OF_MEMORY | TIMEOUT | *"Invalid job id"*) echo failed ;;
+  *) echo running ;;
+esac
