@@ -2,6 +2,7 @@
 import shlex
 
 from snakemake.exceptions import WorkflowError
+from snakemake_interface_executor_plugins.settings import ExecMode
 
 from collapse.config.base import ConfigError
 from collapse.config.site import load_site
@@ -37,6 +38,12 @@ wildcard_constraints:
     tokens_id="|".join(PLAN.token_stores),
     first=r"\d+",
     last=r"\d+",
+
+
+# `cores: all` of profiles/default are those of this machine. The profiles of clusters, known by their slots, send jobs to
+# others: no rule's threads are cut down to a login node's.
+if workflow.exec_mode == ExecMode.DEFAULT and "slots" in workflow.global_resources:
+    workflow.resource_settings.cores = workflow.global_resources["_cores"] = None
 
 
 # A job starts as the site wants it to. Stages run under the Python that runs Snakemake, and print line by line; a prefix

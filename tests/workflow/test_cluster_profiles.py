@@ -22,10 +22,13 @@ def site(clean: Any) -> Iterator[Path]:
     path.unlink(missing_ok=True)
 
 
-def asked(project: Any, config: dict[str, Any]) -> Resources:
+ONE_MACHINE = ("--cores=64", "--workflow-profile=none")
+
+
+def asked(project: Any, config: dict[str, Any], *options: str) -> Resources:
     """What the jobs of a dry run ask for, by rule."""
     configfile = project.write_config(config)
-    ran = project.snakemake("--dry-run", "--cores=64", "--workflow-profile=none", f"--configfile={configfile}")
+    ran = project.snakemake("--dry-run", f"--configfile={configfile}", *(options or ONE_MACHINE))
     assert ran.returncode == 0, ran.stdout
     found: Resources = {}
     for rule, block in re.findall(r"^rule (\w+):\n((?:    .*\n)+)", ran.stdout, flags=re.MULTILINE):
@@ -60,6 +63,14 @@ def test_the_site_reaches_every_job(clean: Any, text: dict[str, Any], site: Path
         assert int(rules[rule]["runtime"]) <= 100, rule
     wanted = {"gpus": "2", "gres": "gpu:2", "nodes": "2", "tasks": "2", "mpi": "srun", "threads": "6"}
     assert rules["train"] | wanted == rules["train"]
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_nodes_may_have_more_cores_than_the_login_node(clean: Any, text: dict[str, Any], name: str) -> None:
+    text["execution"] |= {"threads": 1000}
+    assert asked(clean, text, "--quiet=host", "--cores=2")["train"]["threads"] == "2"
+    profile = f"--profile=workflow/profiles/{name}"
+    assert asked(clean, text, profile, "--quiet=host")["train"]["threads"] == "1000"
 
 
 def test_a_run_of_one_sequence_takes_one_node(clean: Any, text: dict[str, Any]) -> None:
