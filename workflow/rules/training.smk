@@ -2,14 +2,6 @@
 # is no output: Snakemake deletes the outputs of a job that was stopped, and the next start goes on from the scratch.
 from collapse.planning.resources import train_memory_mb
 
-EXECUTIONS = {PLAN.execution_of(run) for run in PLAN.runs}
-
-
-def of_runs(value):
-    """A resource that follows from a run's execution: a function only where runs differ, since it costs time a job."""
-    values = {value(execution) for execution in EXECUTIONS}
-    return values.pop() if len(values) == 1 else lambda wildcards: value(PLAN.execution_of(wildcards.run))
-
 
 rule train:
     input:
@@ -27,15 +19,15 @@ rule train:
     # GPUs are those of a node; a training over several nodes starts on the first, and reaches the others by itself.
     resources:
         **SITE.options,
-        slurm_partition=of_runs(SITE.partition_of),
+        slurm_partition=PLAN.of_runs(SITE.partition_of),
         mem_mb=lambda wildcards: train_memory_mb(PLAN, wildcards.run, SITE.gpus(PLAN.execution_of(wildcards.run)) > 0),
         runtime=SITE.minutes(1440),
-        gpus=of_runs(SITE.gpus),
-        gres=of_runs(lambda execution: f"gpu:{SITE.gpus(execution)}" if SITE.gpus(execution) else "none"),
-        nodes=of_runs(lambda execution: execution.nodes),
-        tasks=of_runs(lambda execution: execution.nodes if execution.nodes > 1 else None),
+        gpus=PLAN.of_runs(SITE.gpus),
+        gres=PLAN.of_runs(lambda execution: f"gpu:{SITE.gpus(execution)}" if SITE.gpus(execution) else "none"),
+        nodes=PLAN.of_runs(lambda execution: execution.nodes),
+        tasks=PLAN.of_runs(lambda execution: execution.nodes if execution.nodes > 1 else None),
         tasks_per_gpu=0,
-        mpi=of_runs(lambda execution: "srun" if execution.nodes > 1 else None),
+        mpi=PLAN.of_runs(lambda execution: "srun" if execution.nodes > 1 else None),
     params:
         spec=lambda wildcards: PLAN.run(wildcards.run),
         code=PLAN.code("training"),

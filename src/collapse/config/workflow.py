@@ -4,11 +4,11 @@ Snakemake reruns a job when one of its parameters changes, and compares paramete
 of canonical JSON: a value that changes place changes the string, a number spelled otherwise does not.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from glob import glob
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from collapse.config.corpus import CorpusConfig, ShardCorpus
 from collapse.config.fingerprint import fingerprint
@@ -20,6 +20,8 @@ from collapse.config.root import Config, parse
 from collapse.config.run import DataSpec, RunSpec
 from collapse.config.tokens import FileTokenizer
 from collapse.config.training import ExecutionConfig
+
+T = TypeVar("T")
 
 RESUMABLE = {
     "increments": "probes.increments",
@@ -145,6 +147,14 @@ class Plan:
     def execution_of(self, run_id: str) -> ExecutionConfig:
         """How a run is trained: with no more processes than it has sequences in a step."""
         return self.config.execution.fitted(self.runs[run_id].training.sequences_per_step)
+
+    def of_runs(self, value: Callable[[ExecutionConfig], T]) -> T | Callable[[Any], T]:
+        """What follows from a run's execution, as a resource: a function of wildcards only where runs differ.
+
+        Functions cost Snakemake time, job by job.
+        """
+        values = {value(execution) for execution in map(self.execution_of, self.runs)}
+        return values.pop() if len(values) == 1 else lambda wildcards: value(self.execution_of(wildcards.run))
 
     def execution(self, run_id: str) -> str:
         """How a run is trained; nothing is rerun when it changes."""
