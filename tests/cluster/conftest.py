@@ -3,6 +3,7 @@
 The configuration is a scratch folder's; nothing is written under /etc, and nothing runs behind the last test.
 """
 
+import ctypes
 import os
 import shutil
 import signal
@@ -194,6 +195,11 @@ def free_ports(count: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
+def die_with_the_tests() -> None:
+    """Asks the kernel to stop a daemon when the process that started it ends, however it ends."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
 def configure(folder: Path, **options: Any) -> None:
     """Write everything that the daemons need under a folder."""
     for name in ("munge", "state", "log", "bin", *(f"spool/{node}" for node in NODES)):
@@ -312,6 +318,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                     start_new_session=True,
+                    preexec_fn=die_with_the_tests,
                 )
             )
         cluster.wait_for_nodes()

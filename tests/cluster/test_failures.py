@@ -6,21 +6,22 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
+from miniature import MINIATURE
 
 from collapse.config.root import parse
 
 pytestmark = pytest.mark.slurm
 
-SHORT, LONG = 400, 1500
-"""Steps of the runs; the long one does not fit in what its first job is left with."""
-PAUSE = """\
-case "$(squeue --noheader --jobs=$SLURM_JOB_ID --format=%k)" in *{run}*) mkdir paused 2>/dev/null && sleep 44;; esac"""
-"""The first job of a run idles away most of its time: Slurm's limits are whole minutes."""
+SPARE_SECONDS = 12
+"""Of its minute, what a training is left with that was held up."""
 
 
 def eventually(condition: Callable[[], Any], what: str, seconds: float = 150) -> Any:
@@ -37,7 +38,7 @@ def config_of(miniature: dict[str, Any], name: str, runs: list[dict[str, Any]]) 
     return miniature | changed
 
 
-RUNS = [{"seed": 1, "steps": SHORT}, {"seed": 2, "steps": SHORT}, {"seed": 3, "steps": LONG}]
+RUNS = [{"seed": seed, "steps": 400} for seed in (1, 2, 3)]
 
 
 class Bench:
@@ -73,46 +74,71 @@ class Bench:
     def checkpoints(self, run: str) -> list[Path]:
         return list(self.root.glob(f"scratch/{run}-*/checkpoints/*.json"))
 
+    def signal(self, run: str, number: signal.Signals) -> None:
+        """Send a signal to a run's training processes."""
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                command = " ".join(process.cmdline())
+                trains = process.name().startswith("python") and "collapse.training" in command and run in command
+                if trains and Path(process.cwd()) == self.project.folder:
+                    process.send_signal(number)
+
     def digest(self, run: str) -> str:
         return str(json.loads(self.manifest(run).read_text())["digest"])
 
 
 @pytest.fixture(scope="module")
-def undisturbed(pipeline: Any, finished: Any, cluster: Any, tmp_path_factory: Any) -> dict[str, str]:
-    """Digests of the runs, trained without Slurm and without a stop."""
-    from miniature import MINIATURE
+def begun(pipeline: Any, finished: Any, submitter: Any, cluster: Any, tmp_path_factory: Any) -> Any:
+    """Three runs, submitted with a limit of a minute: one job is cancelled, a node is lost, and time runs out."""
+    folder = tmp_path_factory.mktemp("disturbed") / "project"
+    bench = Bench(finished, cluster, folder, config_of(MINIATURE, "disturbed", RUNS))
+    cancelled, lost, late = bench.runs
+    site = {"setup": ["export OMP_PROC_BIND=false"], "scratch": f"{folder}/node-$SLURM_JOB_ID"}
+    (folder / "config/site.yaml").write_text(yaml.safe_dump(site))
+    workflow = submitter.start(bench.project, bench.configfile, "--set-resources=train:runtime=1", *bench.targets)
 
+    held: set[str] = set()
+
+    def hold() -> bool:
+        """Hold up whatever run has a checkpoint; tells whether all are held."""
+        assert workflow.process.poll() is None, workflow.said
+        for run in set(bench.runs) - held:
+            if bench.checkpoints(run):
+                bench.signal(run, signal.SIGSTOP)
+                held.add(run)
+        return len(held) == len(bench.runs)
+
+    eventually(hold, "not every run saves a checkpoint")
+    bench.signal(cancelled, signal.SIGCONT)
+    cluster.run("scancel", str(bench.jobs(cancelled)[0]))
+    nodes = {run: cluster.job(bench.jobs(run)[0])["NodeList"] for run in (lost, late)}
+    cluster.fail_node(nodes[lost])
+    cluster.mend_node(nodes[lost])
+    if nodes[lost] == nodes[late]:
+        (bench.root / f"logs/train/{late}.log").unlink()
+        eventually(lambda: "  step " in bench.log(late), "the requeued run makes no step")
+        bench.signal(late, signal.SIGSTOP)
+    return bench, workflow
+
+
+@pytest.fixture(scope="module")
+def undisturbed(cluster: Any, finished: Any, disturbed: Any, tmp_path_factory: Any) -> dict[str, str]:
+    """Digests of the runs, trained without Slurm and without a stop."""
     folder = tmp_path_factory.mktemp("undisturbed") / "project"
     bench = Bench(finished, cluster, folder, config_of(MINIATURE, "undisturbed", RUNS))
-    bench_run = bench.project.snakemake("--cores=2", f"--configfile={bench.configfile}", *bench.targets)
-    assert bench_run.returncode == 0, bench_run.stdout
+    ran = bench.project.snakemake("--cores=2", f"--configfile={bench.configfile}", *bench.targets)
+    assert ran.returncode == 0, ran.stdout
     return {run: bench.digest(run) for run in bench.runs}
 
 
 @pytest.fixture(scope="module")
-def disturbed(pipeline: Any, finished: Any, submitter: Any, cluster: Any, tmp_path_factory: Any) -> Any:
-    """Three runs, submitted with a limit of a minute: one job is cancelled, a node is lost, and time runs out."""
-    from miniature import MINIATURE
-
-    folder = tmp_path_factory.mktemp("disturbed") / "project"
-    bench = Bench(finished, cluster, folder, config_of(MINIATURE, "disturbed", RUNS))
-    cancelled, lost, late = bench.runs
-    site = {"setup": [PAUSE.format(run=late)], "scratch": f"{folder}/node-$SLURM_JOB_ID"}
-    (folder / "config/site.yaml").write_text(yaml.safe_dump(site))
-    workflow = submitter.start(bench.project, bench.configfile, "--set-resources=train:runtime=1", *bench.targets)
-
-    def there(run: str) -> bool:
-        assert workflow.process.poll() is None, workflow.said
-        return bool(bench.checkpoints(run))
-
-    eventually(lambda: there(cancelled), "no checkpoint of the run that is to be cancelled")
-    cluster.run("scancel", str(bench.jobs(cancelled)[0]))
-    eventually(lambda: there(lost), "no checkpoint of the run whose node is to be lost")
-    nodes = {run: cluster.job(bench.jobs(run)[0])["NodeList"] for run in (lost, late)}
-    cluster.fail_node(nodes[lost])
-    if nodes[lost] == nodes[late]:
-        (folder / "paused").rmdir()
-    cluster.mend_node(nodes[lost])
+def disturbed(begun: Any) -> Any:
+    """The three runs, all at their ends."""
+    bench, workflow = begun
+    late = bench.runs[2]
+    end = datetime.fromisoformat(bench.cluster.job(bench.jobs(late)[0])["EndTime"])
+    time.sleep(max(0.0, (end - datetime.now()).total_seconds() - SPARE_SECONDS))
+    bench.signal(late, signal.SIGCONT)
     assert workflow.wait(300) == 0, workflow.said
     return bench
 
