@@ -4,8 +4,11 @@ python -m collapse.training.node TORCHRUN_OPTIONS -m collapse.training.worker OP
 """
 
 import logging
+import os
+import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 
 SHUTDOWN_SECONDS = 600
 """For which processes that were asked to stop may finish their step and save a checkpoint."""
@@ -19,6 +22,19 @@ class StoppedError(Exception):
     """The processes were asked to stop, and did."""
 
 
+def _stop_once(number: int, frame: FrameType | None) -> None:
+    """Torchrun's handler of signals, but for one of them: a second one would break off how the first is answered.
+
+    Slurm sends SIGTERM to all of a job while the launcher hands its own on.
+    """
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+
+    for name in os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"].split(","):
+        signal.signal(signal.Signals[name], signal.SIG_IGN)
+    received = signal.Signals(number)
+    raise SignalException(f"process {os.getpid()} got signal {received.name}", sigval=received)
+
+
 def torchrun(options: Sequence[str]) -> None:
     """Run processes to their end.
 
@@ -30,15 +46,16 @@ def torchrun(options: Sequence[str]) -> None:
         StoppedError: where this one was asked to stop.
     """
     from torch.distributed import run
-    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing import api
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    api._terminate_process_handler = _stop_once  # a private name: torch is pinned, and a test sends two signals
     try:
         run.main([f"--shutdown-timeout={SHUTDOWN_SECONDS}", *options])
     except ChildFailedError:
         raise FailedError from None
-    except SignalException:
+    except api.SignalException:
         raise StoppedError from None
 
 

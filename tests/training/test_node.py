@@ -1,0 +1,45 @@
+"""torchrun's answer to signals."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+WORKER = """
+import pathlib, signal, time
+asked = []
+for number in (signal.SIGTERM, signal.SIGUSR1):
+    signal.signal(number, lambda *_: asked.append(1))
+here = pathlib.Path(__file__).parent
+(here / "ready").touch()
+while not asked:
+    time.sleep(0.01)
+time.sleep(1)
+(here / "saved").touch()
+"""
+
+
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_second_signal_does_not_break_off_how_the_first_is_answered(tmp_path: Path, second: signal.Signals) -> None:
+    script = tmp_path / "worker.py"
+    script.write_text(WORKER)
+    options = ["--standalone", "--nproc-per-node=1", "--signals-to-handle=SIGTERM,SIGUSR1", str(script)]
+    node = subprocess.Popen(
+        [sys.executable, "-m", "collapse.training.node", *options], stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "ready").exists():
+        assert node.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+    node.send_signal(signal.SIGTERM)
+    for _ in range(5):
+        time.sleep(0.05)
+        node.send_signal(second)
+    _, said = node.communicate(timeout=60)
+    assert node.returncode == 1 and "Traceback" not in said, said
+    assert (tmp_path / "saved").exists()
