@@ -22,7 +22,7 @@ class StoppedError(Exception):
     """The processes were asked to stop, and did."""
 
 
-def _stop_once(number: int, frame: FrameType | None) -> None:
+def _stop_once(signum: int, frame: FrameType | None) -> None:
     """Torchrun's handler of signals, but for one of them: a second one would break off how the first is answered.
 
     Slurm sends SIGTERM to all of a job while the launcher hands its own on.
@@ -31,7 +31,7 @@ def _stop_once(number: int, frame: FrameType | None) -> None:
 
     for name in os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"].split(","):
         signal.signal(signal.Signals[name], signal.SIG_IGN)
-    received = signal.Signals(number)
+    received = signal.Signals(signum)
     raise SignalException(f"process {os.getpid()} got signal {received.name}", sigval=received)
 
 
