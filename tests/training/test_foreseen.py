@@ -84,7 +84,7 @@ def test_a_checkpoint(lab, tmp_path: Path, process_group) -> None:
     training = trainer(lab, tmp_path, spec)
     training.step(0, Pending(0))
     folder = tmp_path / "results" / "scratch" / f"{spec.run_id}-code" / "checkpoints"
-    checkpoint.save(training.engine, folder, 1, training.identity, "digest")
+    checkpoint.save(training.engine, folder, 1, training.identity, "digest", "fp32")
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     assert size == pytest.approx(checkpoint_bytes(spec.model), rel=0.02)
     assert checkpoint.KEPT == CHECKPOINTS_KEPT

@@ -297,8 +297,17 @@ def test_a_checkpoint_that_cannot_be_written_is_a_sentence(
     monkeypatch.setattr("torch.save", full)
     monkeypatch.setattr("collapse.training.state.capture", lambda engine: {})
     with pytest.raises(CollapseError, match=r"step-00000003: .*iostream error\): the disk may be full"):
-        save(None, tmp_path, 3, Identity("run", "code", "tokens"), "digest")
+        save(None, tmp_path, 3, Identity("run", "code", "tokens"), "digest", "fp32")
     assert not list(tmp_path.glob("*.json"))
+
+
+def test_another_precision_than_before_is_said(lab, wreck: Path) -> None:
+    seal = wreck / "scratch/run/checkpoints/step-00000010.json"
+    seal.write_text(seal.read_text().replace("fp32", "bf16"))
+    done = resume(lab, wreck)
+    assert done.returncode == 0, done.stderr
+    assert "its steps so far were in bf16, and those from here on are in fp32" in done.stderr
+    assert resume(lab, wreck).stderr.count("its steps so far") == 0
 
 
 def test_two_trainings_of_one_run_do_not_meet(lab, tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 # is no output: Snakemake deletes the outputs of a job that was stopped, and the next start goes on from the scratch.
 from collapse.planning.resources import train_memory_mb
 
+# Snakemake here, which has a cluster's profile, or in a job of it, which has not.
+ON_CLUSTER = workflow.exec_mode == ExecMode.REMOTE or "slots" in workflow.global_resources
+
 
 rule train:
     input:
@@ -25,6 +28,7 @@ rule train:
         gpus=PLAN.of_runs(SITE.gpus),
         gres=PLAN.of_runs(lambda execution: f"gpu:{SITE.gpus(execution)}" if SITE.gpus(execution) else "none"),
         nodes=PLAN.of_runs(lambda execution: execution.nodes),
+        node_options=PLAN.of_runs(lambda execution: f"--nodes={execution.nodes} --ntasks-per-node=1"),
         tasks=PLAN.of_runs(lambda execution: execution.nodes if execution.nodes > 1 else None),
         tasks_per_gpu=0,
         mpi=PLAN.of_runs(lambda execution: "srun" if execution.nodes > 1 else None),
@@ -32,7 +36,9 @@ rule train:
         spec=lambda wildcards: PLAN.run(wildcards.run),
         code=PLAN.code("training"),
         # Functions of `input`, `output` or `threads` are not compared when Snakemake decides what to rerun.
-        execution=lambda wildcards, input: PLAN.execution(wildcards.run),
+        execution=lambda wildcards, input: PLAN.execution(
+            wildcards.run, ON_CLUSTER and SITE.gpus(PLAN.execution_of(wildcards.run)) > 0
+        ),
         time_limit=lambda wildcards, input: PLAN.time_limit,
         omp_threads=lambda wildcards, threads: max(1, threads // PLAN.execution_of(wildcards.run).processes_per_node),
         tokens=subpath(input.tokens, parent=True),

@@ -156,9 +156,10 @@ class Plan:
         values = {value(execution) for execution in map(self.execution_of, self.runs)}
         return values.pop() if len(values) == 1 else lambda wildcards: value(self.execution_of(wildcards.run))
 
-    def execution(self, run_id: str) -> str:
-        """How a run is trained; nothing is rerun when it changes."""
-        return canonical_json(self.execution_of(run_id).canonical())
+    def execution(self, run_id: str, on_gpus: bool = False) -> str:
+        """How a run is trained, on nothing but GPUs where its job asked for them; nothing is rerun when it changes."""
+        execution = self.execution_of(run_id)
+        return canonical_json(execution.canonical() | ({"device": "cuda"} if on_gpus else {}))
 
     @property
     def time_limit(self) -> str:

@@ -39,6 +39,8 @@ class Seal:
     """Digest of the checkpoint's folder."""
     history: str
     """Digest of the metric history before `step`."""
+    precision: str
+    """Arithmetic of the steps before it."""
 
     @staticmethod
     def read(path: Path) -> "Seal | None":
@@ -54,7 +56,7 @@ def _tag(step: int) -> str:
     return f"step-{step:08d}"
 
 
-def save(engine: Any, folder: Path, step: int, identity: Identity, history_digest: str | None) -> None:
+def save(engine: Any, folder: Path, step: int, identity: Identity, history_digest: str | None, precision: str) -> None:
     """Save the engine's whole state after `step` updates; called by every rank, sealed by rank 0.
 
     Args:
@@ -63,6 +65,7 @@ def save(engine: Any, folder: Path, step: int, identity: Identity, history_diges
         step: number of updates made.
         identity: what the checkpoint belongs to.
         history_digest: digest of the metric history before `step`; needed on rank 0 only.
+        precision: arithmetic that the run is trained in.
 
     Raises:
         CollapseError: where it cannot be written.
@@ -81,7 +84,7 @@ def save(engine: Any, folder: Path, step: int, identity: Identity, history_diges
                 f"{folder / tag}: the checkpoint could not be written ({str(error).splitlines()[0]}): the disk may be "
                 "full; free some space and start again; the checkpoint before it is kept"
             ) from None
-        seal = Seal(identity, step, tree_digest(folder / tag), history_digest or "")
+        seal = Seal(identity, step, tree_digest(folder / tag), history_digest or "", precision)
         write_atomic(folder / f"{tag}.json", json.dumps(asdict(seal), indent=2) + "\n")
         for old in sorted(folder.glob("step-*.json"), reverse=True)[KEPT:]:
             old.unlink()
@@ -101,6 +104,7 @@ class Candidate:
     step: int
     tag: str
     history: str
+    precision: str
 
 
 def seals(folder: Path, identity: Identity) -> list[tuple[Path, Seal | None]]:
@@ -131,7 +135,7 @@ def candidates(folder: Path, identity: Identity) -> tuple[list[Candidate], list[
         if not (folder / path.stem).is_dir() or tree_digest(folder / path.stem) != seal.files:
             complaints.append(f"{folder / path.stem}: the checkpoint is damaged; falling back to the one before")
             continue
-        whole.append(Candidate(seal.step, path.stem, seal.history))
+        whole.append(Candidate(seal.step, path.stem, seal.history, seal.precision))
     return whole, complaints
 
 

@@ -62,7 +62,7 @@ def choose_device(training: TrainingConfig, execution: ExecutionConfig) -> Devic
     if execution.device == "cuda" and not available:
         raise CollapseError(
             "execution.device is 'cuda', but PyTorch sees no GPU on this machine: use 'auto' or 'cpu', or a machine "
-            "with a GPU and a CUDA build of PyTorch"
+            "with a GPU and a CUDA build of PyTorch (a job that has asked a cluster for GPUs takes 'auto' for 'cuda')"
         )
     kind: Literal["cpu", "cuda"] = "cuda" if available and execution.device != "cpu" else "cpu"
     if training.precision != "auto":

@@ -243,7 +243,7 @@ class Trainer:
     def _save(self, step: int) -> None:
         with self.budget.checkpoint():
             digest = self.history.digest(step) if self.history is not None else None
-            checkpoint.save(self.engine, self.checkpoints, step, self.identity, digest)
+            checkpoint.save(self.engine, self.checkpoints, step, self.identity, digest, self.device.precision)
 
     def _resume(self) -> int:
         """Load the newest checkpoint that is whole and agrees with the metric history; the step to go on from."""
@@ -265,6 +265,11 @@ class Trainer:
         checkpoint.load(self.engine, self.checkpoints, chosen[0])
         if self.main:
             Progress.say(f"{self.spec.run_id}: going on from the checkpoint of step {chosen[0].step}")
+            if chosen[0].precision != self.device.precision:
+                Progress.say(
+                    f"{self.spec.run_id}: its steps so far were in {chosen[0].precision}, and those from here on are "
+                    f"in {self.device.precision}; set training.precision, or execution.device, to keep to one"
+                )
         return chosen[0].step
 
     def _agree_to_stop(self) -> str | None:
