@@ -2,6 +2,7 @@
 import shlex
 
 from snakemake.exceptions import WorkflowError
+from snakemake.settings.enums import Quietness
 from snakemake_interface_executor_plugins.settings import ExecMode
 
 from collapse.config.base import ConfigError
@@ -40,10 +41,12 @@ wildcard_constraints:
     last=r"\d+",
 
 
-# `cores: all` of profiles/default are those of this machine. The profiles of clusters, known by their slots, send jobs to
-# others: no rule's threads are cut down to a login node's.
+# profiles/default, which Snakemake prefers to any other profile, is for this machine. The profiles of clusters, known by
+# their slots, send jobs to others: no rule's threads are cut down to a login node's, and as no job prints here, Snakemake
+# itself must say which failed.
 if workflow.exec_mode == ExecMode.DEFAULT and "slots" in workflow.global_resources:
     workflow.resource_settings.cores = workflow.global_resources["_cores"] = None
+    workflow.output_settings.quiet.discard(Quietness.RULES)
 
 
 # A job starts as the site wants it to. Stages run under the Python that runs Snakemake, and print line by line; a prefix

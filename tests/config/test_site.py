@@ -41,7 +41,7 @@ def test_every_problem_is_said_at_once(tmp_path: Path) -> None:
     site = {
         "acount": "x",
         "partition": "a b",
-        "max_minutes": 0,
+        "max_minutes": 59,
         "extra": ["--time=5", "--mem=1", "x"],
         "scratch": "tmp",
     }
@@ -51,7 +51,7 @@ def test_every_problem_is_said_at_once(tmp_path: Path) -> None:
     for sentence in (
         "acount: unknown key; see config/site.example.yaml for those that exist (got 'x')",
         "partition: string should match pattern",
-        "max_minutes: input should be greater than 0 (got 0)",
+        "max_minutes: should be at least 60: small jobs that share one ask for that much together (got 59)",
         "extra[0]: --time is set by the key max_minutes (got '--time=5')",
         "extra[1]: --mem is set for each job from its rule (docs/cluster.md says how to change that) (got '--mem=1')",
         "extra[2]: should be an option of sbatch, such as --mail-type=FAIL (got 'x')",

@@ -1,6 +1,8 @@
 """What the profiles for clusters ask for; that it works is seen in tests/cluster."""
 
+import os
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,6 +91,80 @@ def test_a_site_that_is_wrong_is_refused_with_every_problem(clean: Any, text: di
     assert "config/site.yaml: 2 problems" in ran.stdout
     assert "acount: unknown key; see config/site.example.yaml" in ran.stdout
     assert "max_minutes: input should be a valid integer" in ran.stdout
+
+
+SBATCH = """\
+#!/bin/bash
+echo "$*" >> submitted
+[ -e run ] && bash "${@: -1}" > /dev/null 2>&1
+echo 7
+"""
+
+
+def submitted(project: Any, *options: str) -> tuple[list[str], str]:
+    """What is submitted, each with its script in the options' place, and what Snakemake says where every job fails."""
+    tools = project.folder / "tools"
+    tools.mkdir(exist_ok=True)
+    for name, script in {"sbatch": SBATCH, "squeue": "#!/bin/bash\necho FAILED\n", "scancel": "#!/bin/bash\n"}.items():
+        (tools / name).write_text(script)
+        (tools / name).chmod(0o755)
+    (project.folder / "submitted").write_text("")
+    command = project.command(
+        "--profile=workflow/profiles/cluster-generic", "--retries=0", "--latency-wait=0", *options
+    )
+    ran = subprocess.run(
+        [*command, "--seconds-between-status-checks=1"],
+        cwd=project.folder,
+        env=project.environment() | {"PATH": f"{tools}:{os.environ['PATH']}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ran.returncode == 1, ran.stdout
+    return (project.folder / "submitted").read_text().splitlines(), ran.stdout
+
+
+GROUPED = set(yaml.safe_load(PROFILES["slurm"].read_text())["groups"])
+
+
+@pytest.mark.parametrize("made", ["nothing", "checks"])
+def test_what_groups_of_the_paper_ask_for(clean: Any, made: str) -> None:
+    options = ("--configfile=config/paper.yaml", "--rerun-triggers=mtime", "--quiet=host")
+    planned = clean.snakemake("--dry-run", *ONE_MACHINE, *options).stdout
+    checks = {"collapsed_states", "swiglu_moment", "concentration"}
+    for rule, outputs in re.findall(r"^rule (\w+):\n(?:    .*\n)*?    output: (.*)\n", planned, flags=re.MULTILINE):
+        for path in (clean.folder / output for output in outputs.split(", ")):
+            if rule not in GROUPED - (checks if made == "checks" else set()):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.mkdir(exist_ok=True) if path.suffix == ".zarr" else path.touch()
+                os.utime(path, (1e9, 1e9))
+    lines, _ = submitted(clean, *options)
+    groups = [
+        (name[1], line) for line in lines if (name := re.search(r"snakejob\.(figures|initialization|checks)", line))
+    ]
+    assert {name for name, _ in groups} == {"figures", "checks" if made == "nothing" else "initialization"}
+    for name, line in groups:
+        asked = dict(re.findall(r"--([a-z-]+)=(\S+)", line))
+        assert asked["nodes"] == "1"
+        assert "ntasks" not in asked
+        assert int(asked["time"]) <= (240 if name == "checks" else 60), line
+        assert int(asked["mem"]) <= 10000
+        assert int(asked["cpus-per-task"]) <= 16
+
+
+def test_a_job_that_fails_is_named_with_its_log_and_its_words(clean: Any, miniature: dict[str, Any]) -> None:
+    configfile = clean.write_config(miniature | {"corpus": {"source": "shards", "files": ["broken/*.json.gz"]}})
+    (clean.folder / "broken").mkdir()
+    (clean.folder / "broken/c4-train.00000-of-00001.json.gz").write_text("no gzip")
+    (clean.folder / "run").touch()
+    _, said = submitted(clean, f"--configfile={configfile}", "--until=tokenizer")
+    (clean.folder / "run").unlink()
+    assert "Error in rule tokenizer" in said
+    log = re.search(r"log: (\S+tokenizer\S*\.log)", said)
+    assert log, said
+    assert (clean.folder / log[1]).read_text().strip() in said
 
 
 @pytest.mark.parametrize("name", PROFILES)

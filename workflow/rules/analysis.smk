@@ -48,7 +48,7 @@ rule claims:
     resources:
         **SITE.job,
         mem_mb=1000,
-        runtime=SITE.minutes(10),
+        runtime=SITE.minutes(5),
         slots=1,
     params:
         code=PLAN.code("analysis.claims"),

@@ -24,7 +24,7 @@ rule initialization_figure:
     resources:
         **SITE.job,
         mem_mb=1000,
-        runtime=SITE.minutes(10),
+        runtime=SITE.minutes(5),
         slots=1,
     params:
         style=PLAN.style,

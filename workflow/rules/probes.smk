@@ -100,7 +100,7 @@ rule attention:
     resources:
         **SITE.job,
         mem_mb=2000,
-        runtime=SITE.minutes(60),
+        runtime=SITE.minutes(30),
         slots=1,
     params:
         code=PLAN.code("probes.attention"),

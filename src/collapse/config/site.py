@@ -18,6 +18,8 @@ from collapse.config.training import ExecutionConfig
 SITE = Path("config/site.yaml")
 """Where it is, seen from the project's folder."""
 EXAMPLE = "config/site.example.yaml"
+LEAST_MINUTES = 60
+"""Least `max_minutes`: what the groups of the profiles, in workflow/profiles/, may ask for in sum."""
 
 _TAKEN = {
     "account": ("-A", "--account"),
@@ -47,8 +49,16 @@ def _is_free(option: str) -> str:
     return option
 
 
+def _is_enough(minutes: int) -> int:
+    """A time that a group of small jobs, which adds up theirs, does not exceed."""
+    if minutes < LEAST_MINUTES:
+        raise ValueError(f"should be at least {LEAST_MINUTES}: small jobs that share one ask for that much together")
+    return minutes
+
+
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.,:&|*-]+$")]
 Module = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.+/-]+$")]
+Minutes = Annotated[PositiveInt, AfterValidator(_is_enough)]
 Option = Annotated[str, AfterValidator(_is_free)]
 Line = Annotated[str, Field(min_length=1)]
 Folder = Annotated[str, Field(pattern=r"^[/$][^\s\"`\\]*$")]
@@ -67,8 +77,8 @@ class Site(Section):
     """Quality of service."""
     constraint: Name | None = None
     """Features that a node must have."""
-    max_minutes: PositiveInt | None = None
-    """Longest time that a job may ask for; a training that needs longer goes on in the next job."""
+    max_minutes: Minutes | None = None
+    """Longest time that a job may ask for, at least an hour; a training that needs longer goes on in the next job."""
     modules: list[Module] = Field(default_factory=list)
     """Environment modules that every job loads first."""
     setup: list[Line] = Field(default_factory=list)
