@@ -78,6 +78,15 @@ def test_each_slurm_job_has_leases_of_its_own(monkeypatch: pytest.MonkeyPatch) -
     assert len(folders) == 3
 
 
+def test_leases_do_not_follow_tmpdir(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before = lease_folder()
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert lease_folder() == before
+    monkeypatch.setattr("collapse.leases.SHARED", tmp_path / "nowhere")
+    assert lease_folder().parent == tmp_path
+
+
 def test_a_killed_holder_releases_what_it_held(tmp_path: Path, holder: Any) -> None:
     os.kill(holder.pid, signal.SIGKILL)
     with lease(len(IDS), IDS, tmp_path, poll_seconds=0.01) as ids:

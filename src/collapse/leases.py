@@ -18,6 +18,9 @@ from filelock import FileLock, Timeout
 
 from collapse.errors import CollapseError
 
+SHARED = Path("/tmp")
+"""Where lock files are, if there is such a folder: the same for every process on a machine."""
+
 
 def visible_gpus() -> list[str]:
     """Ids of the GPUs that this process may use: those of CUDA_VISIBLE_DEVICES where it is set, else all present."""
@@ -32,9 +35,13 @@ def visible_gpus() -> list[str]:
 
 
 def lease_folder() -> Path:
-    """Folder of the lock files: one a user, host and Slurm job, since each job may call its own first GPU "0"."""
+    """Folder of the lock files: one a user, host and Slurm job, since each job may call its own first GPU "0".
+
+    It is in /tmp whatever TMPDIR says, which may differ between those that are to meet.
+    """
     whose = [str(os.getuid()), socket.gethostname(), os.environ.get("SLURM_JOB_ID", "")]
-    return Path(tempfile.gettempdir()) / "-".join(["collapse-gpus", *filter(None, whose)])
+    root = SHARED if SHARED.is_dir() else Path(tempfile.gettempdir())
+    return root / "-".join(["collapse-gpus", *filter(None, whose)])
 
 
 def _take(count: int, gpus: Sequence[str], folder: Path, held: ExitStack) -> list[str]:

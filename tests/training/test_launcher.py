@@ -9,6 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock, Timeout
+
+from collapse.errors import CollapseError
+from collapse.leases import lease_folder, visible_gpus
+from collapse.training import __main__ as command
+from collapse.training.allocation import Allocation
+from collapse.training.engine import Device
+from collapse.training.worker import arguments
 
 SRUN = (
     f"#!{sys.executable}"
@@ -68,8 +76,8 @@ def test_the_end_of_the_job_is_a_time_limit(lab: Any, tmp_path: Path, job: dict[
 
 def test_sigterm_is_handed_on(lab: Any, tmp_path: Path, job: dict[str, str]) -> None:
     execution = lab.execution(flush_every=1, checkpoint_every=999)
-    command = lab.command(lab.spec(steps=400, horizon=400), execution, tmp_path)
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=lab.environment | job) as process:
+    words = lab.command(lab.spec(steps=400, horizon=400), execution, tmp_path)
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=lab.environment | job) as process:
         said = []
         for line in process.stderr:
             said.append(line)
@@ -82,6 +90,40 @@ def test_sigterm_is_handed_on(lab: Any, tmp_path: Path, job: dict[str, str]) -> 
         "from it\n"
     )
     assert len(list(tmp_path.glob("scratch/run/checkpoints/*.json"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("processes", "nodes", "held", "told"),
+    [(4, 2, {"0", "1"}, None), (2, 2, {"0"}, ["0"]), (2, 1, {"0", "1"}, ["0", "1"]), (1, 1, {"0"}, ["0"])],
+)
+def test_gpus_are_leased_on_the_first_node_for_all(
+    lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int, nodes: int, held: set[str], told: Any
+) -> None:
+    found: dict[str, Any] = {}
+
+    def start(options: Any, execution: Any, gpus: Any, job: Any) -> None:
+        found["told"] = gpus
+        locks = {gpu: FileLock(lease_folder() / f"{gpu}.lock") for gpu in visible_gpus()}
+        found["held"] = {gpu for gpu, lock in locks.items() if not _free(lock)}
+        raise CollapseError("enough")
+
+    monkeypatch.setattr("collapse.leases.SHARED", tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    monkeypatch.setattr(command, "choose_device", lambda *_: Device("cuda", "bf16"))
+    monkeypatch.setattr(command, "current_allocation", lambda: Allocation("12", 2, None))
+    monkeypatch.setattr(command, "start", start)
+    execution = lab.execution(processes=processes, nodes=nodes, micro_batch_size=1)
+    with pytest.raises(CollapseError, match="enough"):
+        command.launch(arguments().parse_args(lab.command(lab.spec(), execution, tmp_path)[3:]))
+    assert found == {"told": told, "held": held}
+
+
+def _free(lock: FileLock) -> bool:
+    try:
+        with lock.acquire(timeout=0):
+            return True
+    except Timeout:
+        return False
 
 
 def test_several_nodes_want_a_job_that_has_them(lab: Any, tmp_path: Path, job: dict[str, str]) -> None:

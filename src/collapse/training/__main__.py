@@ -6,13 +6,14 @@ python -m collapse.training --spec RUNSPEC --execution EXECUTION --code FINGERPR
 import os
 import shutil
 from argparse import Namespace
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
 from collapse.config.paths import FINISHED
 from collapse.config.training import ExecutionConfig
 from collapse.errors import CollapseError, run_stage
-from collapse.leases import lease
+from collapse.leases import lease, visible_gpus
 from collapse.store.manifest import damages
 from collapse.store.publish import COMPLETED, deliver
 from collapse.store.read import read_manifest
@@ -33,6 +34,15 @@ def crowded(execution: ExecutionConfig) -> str | None:
         f"{execution.processes_per_node} process(es) of {execution.threads} thread(s) share {cores} core(s) and slow "
         "each other down: execution.processes times execution.threads should be no more than that"
     )
+
+
+def named(held: Sequence[str], execution: ExecutionConfig) -> Sequence[str] | None:
+    """Ids of the GPUs that a training may use on each of its nodes; None for all that a node shows.
+
+    They are held on the first of its nodes, where every training of an allocation starts, for all: other nodes call
+    theirs by the same numbers. Where it takes all of them nothing is said, so there even that does not matter.
+    """
+    return None if execution.nodes > 1 and len(held) == len(visible_gpus()) else held
 
 
 def _is_whole(finished: Path, code: str) -> bool:
@@ -68,9 +78,8 @@ def launch(options: Namespace) -> None:
         if _is_whole(finished, options.code):
             Progress.say(f"{spec.run_id}: trained to its end by an earlier start; publishing what it left")
         else:
-            leased = device.kind == "cuda" and execution.nodes == 1  # several nodes are a Slurm job's own
-            with lease(execution.processes) if leased else nullcontext() as gpus:
-                start(options, execution, gpus, job)
+            with lease(execution.processes_per_node) if device.kind == "cuda" else nullcontext() as held:
+                start(options, execution, None if held is None else named(held, execution), job)
         deliver(finished, options.out)
         if read_manifest(finished)["ended"] == COMPLETED:  # else the last good checkpoint stays
             for path in options.scratch.iterdir():
