@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from filelock import FileLock, Timeout
 
@@ -90,6 +91,31 @@ def test_sigterm_is_handed_on(lab: Any, tmp_path: Path, job: dict[str, str]) -> 
         "from it\n"
     )
     assert len(list(tmp_path.glob("scratch/run/checkpoints/*.json"))) == 1
+
+
+def test_a_step_that_was_killed_is_not_said_to_have_spoken(lab: Any, tmp_path: Path, job: dict[str, str]) -> None:
+    (tmp_path / "bin/srun").write_text("#!/bin/sh\nexit 137\n")
+    done = run(lab, tmp_path, job)
+    assert done.returncode == 1
+    assert "error: a training process was ended by SIGKILL, as the" in done.stderr.splitlines()[-1]
+
+
+def test_a_process_that_is_killed_is_spoken_for(lab: Any, tmp_path: Path) -> None:
+    execution = lab.execution(processes=2, micro_batch_size=4, flush_every=1)
+    words = lab.command(lab.spec(steps=4000, horizon=4000), execution, tmp_path)
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=lab.environment) as process:
+        said = []
+        for line in process.stderr or ():
+            said.append(line)
+            if "step 5/" in line:
+                for child in psutil.Process(process.pid).children(recursive=True):
+                    if child.environ().get("RANK") == "1":
+                        child.kill()
+        process.wait(60)
+    assert process.returncode == 1
+    assert any(line.startswith("training process 1 was ended by SIGKILL") for line in said), said
+    assert said[-1] == "error: one of the 2 training processes failed; its message is above\n"
+    assert not any("Traceback" in line for line in said), said
 
 
 @pytest.mark.parametrize(

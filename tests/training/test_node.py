@@ -43,3 +43,22 @@ def test_a_second_signal_does_not_break_off_how_the_first_is_answered(tmp_path: 
     _, said = node.communicate(timeout=60)
     assert node.returncode == 1 and "Traceback" not in said, said
     assert (tmp_path / "saved").exists()
+
+
+@pytest.mark.parametrize(("number", "hint"), [(signal.SIGKILL, True), (signal.SIGSEGV, False)])
+def test_a_process_that_could_not_say_why_it_ended_is_spoken_for(
+    tmp_path: Path, number: signal.Signals, hint: bool
+) -> None:
+    script = tmp_path / "worker.py"
+    script.write_text(
+        f"import os, time\nif os.environ['RANK'] == '1':\n    os.kill(os.getpid(), {int(number)})\ntime.sleep(100)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "collapse.training.node", "--standalone", "--nproc-per-node=2", str(script)],
+        capture_output=True, text=True, timeout=120, check=False,
+        env=os.environ | {"PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"training process 1 was ended by {number.name}"), done.stderr
+    assert ("where memory runs out" in done.stderr) == hint
+    assert done.stderr.count("\n") == 1

@@ -18,12 +18,15 @@ from uuid import uuid4
 from collapse.config.training import ExecutionConfig
 from collapse.errors import CollapseError
 from collapse.training.allocation import Allocation
-from collapse.training.node import FailedError, StoppedError, torchrun
+from collapse.training.node import FailedError, StoppedError, killed, torchrun
 from collapse.training.worker import work
 
 WORKER = "collapse.training.worker"
 IDENTITY = {"SLURM_CONF", "SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_JOBID"}
 """What a step inside a job needs of Slurm's variables; others are the options of the step around it."""
+
+SIGNALLED = 128
+"""Added by srun to the signal that ended a task, for its exit status."""
 
 
 def start(options: Namespace, execution: ExecutionConfig, gpus: Sequence[str] | None, job: Allocation | None) -> None:
@@ -59,7 +62,9 @@ def _command(options: Namespace) -> list[str]:
     return command if options.job_end is None else [*command, "--job-end", str(options.job_end)]
 
 
-def _failed(processes: int) -> CollapseError:
+def _failed(processes: int, status: int = 1) -> CollapseError:
+    if status > SIGNALLED:
+        return CollapseError(killed("a training process", status - SIGNALLED))
     if processes == 1:
         return CollapseError("the training has not come to its end; why is said above")
     return CollapseError(f"one of the {processes} training processes failed; its message is above")
@@ -125,4 +130,4 @@ def _step(options: Namespace, execution: ExecutionConfig, gpus: Sequence[str] | 
         signal.signal(signal.SIGTERM, before)
         del store
     if status:
-        raise _stopped(processes) if asked else _failed(processes)
+        raise _stopped(processes) if asked else _failed(processes, status)

@@ -10,16 +10,29 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
+from collapse.errors import say
+
 SHUTDOWN_SECONDS = 600
 """For which processes that were asked to stop may finish their step and save a checkpoint."""
 
 
 class FailedError(Exception):
-    """A process failed; what was wrong it has said itself."""
+    """A process failed; what was wrong has been said."""
 
 
 class StoppedError(Exception):
     """The processes were asked to stop, and did."""
+
+
+def killed(who: str, number: int) -> str:
+    """The sentence that a process would say of itself, had the signal that ended it left it the time."""
+    sentence = f"{who} was ended by {signal.Signals(number).name}"
+    if number != signal.SIGKILL:
+        return sentence
+    return (
+        f"{sentence}, as the operating system or Slurm does where memory runs out: lower execution.micro_batch_size, "
+        "set execution.activation_checkpointing, or give it more (on a cluster --set-resources train:mem_mb=...)"
+    )
 
 
 def _stop_once(signum: int, frame: FrameType | None) -> None:
@@ -42,7 +55,7 @@ def torchrun(options: Sequence[str]) -> None:
         options: torchrun's, the module to run, and its own.
 
     Raises:
-        FailedError: where a process failed.
+        FailedError: where a process failed; if a signal ended it, that has been said.
         StoppedError: where this one was asked to stop.
     """
     from torch.distributed import run
@@ -53,7 +66,10 @@ def torchrun(options: Sequence[str]) -> None:
     api._terminate_process_handler = _stop_once  # a private name: torch is pinned, and a test sends two signals
     try:
         run.main([f"--shutdown-timeout={SHUTDOWN_SECONDS}", *options])
-    except ChildFailedError:
+    except ChildFailedError as error:
+        for rank, failure in sorted(error.failures.items()):
+            if failure.exitcode < 0 and failure.exitcode != -signal.SIGTERM:  # which is torchrun's to the others
+                say(killed(f"training process {rank}", -failure.exitcode))
         raise FailedError from None
     except api.SignalException:
         raise StoppedError from None

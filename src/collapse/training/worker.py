@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from contextlib import ExitStack
 from pathlib import Path
@@ -97,6 +98,13 @@ def work(options: Namespace) -> None:
             except InterruptedRunError as reason:
                 raise CollapseError(
                     f"{spec.run_id}: {reason}; a checkpoint is saved, and the same command goes on from it"
+                ) from None
+            except RuntimeError as error:  # gloo has no class of its own for it
+                if not re.search(r"Connection (closed|reset) by peer|Broken pipe", str(error)):
+                    raise
+                raise CollapseError(
+                    f"{spec.run_id}: training process {dist.get_rank()} has lost another one, and cannot go on alone; "
+                    "the same command goes on from the last checkpoint"
                 ) from None
         if trainer.history is not None:
             run_values = {
