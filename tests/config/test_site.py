@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from collapse.config.base import ConfigError
 from collapse.config.site import Site, load_site
@@ -54,10 +55,30 @@ def test_every_problem_is_said_at_once(tmp_path: Path) -> None:
         "max_minutes: should be at least 60: small jobs that share one ask for that much together (got 59)",
         "extra[0]: --time is set by the key max_minutes (got '--time=5')",
         "extra[1]: --mem is set for each job from its rule (docs/cluster.md says how to change that) (got '--mem=1')",
-        "extra[2]: should be an option of sbatch, such as --mail-type=FAIL (got 'x')",
+        "extra[2]: should be one long option of sbatch, such as --nice=100, without spaces or quotes (got 'x')",
         "scratch: string should match pattern",
     ):
         assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--part=gpu", "-pgpu", "-t 5", "--nice=1 --time=5", "--nice=$(id)", "--nice=1;id", "--nice='1'", "--array=1-9",
+        "--gpus-per-node=1", "--ntasks-per-node=2", "--no-requeue", "--time-min=5", "--mem-per-cpu=9", "--wrap=id",
+    ],
+)  # fmt: skip
+def test_an_option_that_others_set_is_refused(option: str) -> None:
+    with pytest.raises(ValidationError, match=r"is set by the key|is set for each job|one long option"):
+        Site(extra=[option])
+
+
+def test_other_options_and_all_kinds_of_constraints_are_accepted() -> None:
+    extra = ["--exclusive=user", "--reservation=course_1", "--mail-type=FAIL", "--exclude=n1,n2", "--nice"]
+    for constraint in ("a100", "[a100|h100]", "(a&b)|c*2"):
+        options = Site(extra=extra, constraint=constraint).options
+        assert options["constraint"] == constraint
+        assert options["slurm_extra"] == " ".join(["--open-mode=append", *extra])
 
 
 @pytest.mark.parametrize(("text", "problem"), [("a: [", "not valid YAML"), ("- 1", "should be a mapping of keys")])
@@ -92,16 +113,26 @@ MODULE = 'module() { [ "$2" != missing ] && echo "loaded $2"; }; '
 
 def test_a_job_loads_modules_runs_the_setup_and_has_its_scratch(tmp_path: Path) -> None:
     site = Site(modules=["cuda/12.8"], setup=["export A=${B:-1}"], scratch=f"{tmp_path}/$JOB")
-    ran = bash(f"{MODULE}{site.prelude}echo $A $TMPDIR", JOB="7", PATH="/usr/bin:/bin")
-    assert ran.stdout.split() == ["loaded", "cuda/12.8", "1", f"{tmp_path}/7"]
-    assert (tmp_path / "7").is_dir()
+    ran = bash(f"{MODULE}{site.prelude}ls -d $TMPDIR; touch $TMPDIR/x; echo $A", JOB="7", PATH="/usr/bin:/bin")
+    loaded, name, scratch, variable = ran.stdout.split()
+    assert (loaded, name, variable) == ("loaded", "cuda/12.8", "1")
+    assert scratch.startswith(f"{tmp_path}/7/collapse.")
+
+
+@pytest.mark.parametrize(("end", "code"), [("true", 0), ("exit 3", 3), ("false", 1), ("kill -TERM $$; sleep 9", -15)])
+def test_a_job_removes_its_scratch_and_nothing_else(tmp_path: Path, end: str, code: int) -> None:
+    (tmp_path / "mine").touch()
+    ran = bash(f"{Site(scratch=str(tmp_path)).prelude}set -e\ntouch $TMPDIR/x\n{end}", PATH="/usr/bin:/bin")
+    assert ran.returncode == code
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 @pytest.mark.parametrize(
     ("site", "sentence"),
     [
         (Site(modules=["missing"]), "error: config/site.yaml: modules: cannot be loaded: missing"),
-        (Site(scratch="/dev/null/x"), "error: config/site.yaml: scratch: cannot be made: /dev/null/x"),
+        (Site(scratch="/dev/null/x"), "error: config/site.yaml: scratch: no folder can be made in /dev/null/x"),
+        (Site(setup=["true", "ls /nowhere"]), "error: config/site.yaml: setup: failed: ls /nowhere"),
     ],
 )
 def test_a_job_that_cannot_start_says_why(site: Site, sentence: str) -> None:

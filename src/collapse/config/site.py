@@ -22,29 +22,27 @@ LEAST_MINUTES = 60
 """Least `max_minutes`: what the groups of the profiles, in workflow/profiles/, may ask for in sum."""
 
 _TAKEN = {
-    "account": ("-A", "--account"),
-    "partition": ("-p", "--partition"),
-    "qos": ("-q", "--qos"),
-    "constraint": ("-C", "--constraint"),
-    "max_minutes": ("-t", "--time"),
+    "--account": "account",
+    "--partition": "partition",
+    "--qos": "qos",
+    "--constraint": "constraint",
+    "--time": "max_minutes",
 }
-"""Options of sbatch that have a key of their own."""
-_MANAGED = (
-    "-J --job-name -o --output -e --error --parsable --export --comment -D --chdir --mem --mem-per-cpu -n --ntasks"
-)
-_MANAGED += " --ntasks-per-gpu -c --cpus-per-task --cpus-per-gpu -N --nodes -M --clusters --gres -G --gpus"
-"""Options of sbatch that are set for each job from its rule."""
+"""Options of sbatch that have a key of their own, and it."""
+_MANAGED = "--job-name --output --error --open-mode --parsable --export --comment --chdir --requeue --no-requeue --mem"
+_MANAGED += " --ntasks --cpus-per-task --cpus-per-gpu --nodes --clusters --gres --gpus --array --wrap --test-only"
+"""Options of sbatch that are set for each job by its rule or the profile, or would make it another kind of job."""
 
 
 def _is_free(option: str) -> str:
-    """An option of sbatch that nothing else sets."""
-    if not option.startswith("-"):
-        raise ValueError("should be an option of sbatch, such as --mail-type=FAIL")
-    name = re.split(r"[=\s]", option)[0]
-    for key, taken in _TAKEN.items():
-        if name in taken:
+    """One long option of sbatch that nothing else sets; an abbreviation, which sbatch accepts, is the option itself."""
+    if not re.fullmatch(r"--[a-z][a-z0-9-]*(=[\w.,:/@%+=-]+)?", option, re.ASCII):
+        raise ValueError("should be one long option of sbatch, such as --nice=100, without spaces or quotes")
+    name = option.split("=")[0]
+    for taken, key in _TAKEN.items():
+        if taken.startswith(name) or name.startswith(taken):
             raise ValueError(f"{name} is set by the key {key}")
-    if name in _MANAGED.split():
+    if any(managed.startswith(name) or name.startswith(managed) for managed in _MANAGED.split()):
         raise ValueError(f"{name} is set for each job from its rule (docs/cluster.md says how to change that)")
     return option
 
@@ -57,6 +55,7 @@ def _is_enough(minutes: int) -> int:
 
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.,:&|*-]+$")]
+Features = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.,:&|*()\[\]-]+$")]
 Module = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.+/-]+$")]
 Minutes = Annotated[PositiveInt, AfterValidator(_is_enough)]
 Option = Annotated[str, AfterValidator(_is_free)]
@@ -75,18 +74,19 @@ class Site(Section):
     """Partition of trainings on GPUs. Set it, even if it is the same, where execution.device: auto shall mean a GPU."""
     qos: Name | None = None
     """Quality of service."""
-    constraint: Name | None = None
+    constraint: Features | None = None
     """Features that a node must have."""
     max_minutes: Minutes | None = None
     """Longest time that a job may ask for, at least an hour; a training that needs longer goes on in the next job."""
     modules: list[Module] = Field(default_factory=list)
     """Environment modules that every job loads first."""
     setup: list[Line] = Field(default_factory=list)
-    """Lines of bash that every job runs then."""
+    """Lines of bash that every job runs then; one that fails ends the job."""
     scratch: Folder | None = None
-    """Folder for temporary files on the node, TMPDIR; may name variables of a job, such as $SLURM_JOB_ID."""
+    """Folder on the node in which every job makes one for its temporary files, TMPDIR, and removes it at its end; may
+    name variables of a job, such as $USER."""
     extra: list[Option] = Field(default_factory=list)
-    """Further options of sbatch."""
+    """Further options of sbatch, long ones, one an item."""
 
     def minutes(self, wanted: int) -> int:
         """Time that a job asks for, no longer than the site allows."""
@@ -130,11 +130,15 @@ class Site(Section):
                 "command -v module >/dev/null || source /etc/profile",
                 f"module load {names} || {{ echo 'error: {SITE}: modules: cannot be loaded:' {names} >&2; exit 1; }}",
             ]
-        lines += self.setup
+        if self.setup:
+            failed = f'echo "error: {SITE}: setup: failed: $BASH_COMMAND" >&2; exit 1'
+            lines += [f"trap {shlex.quote(failed)} ERR", *self.setup, "trap - ERR"]
         if self.scratch is not None:
             lines += [
-                f'export TMPDIR="{self.scratch}"',
-                f'mkdir -p "$TMPDIR" || {{ echo "error: {SITE}: scratch: cannot be made: $TMPDIR" >&2; exit 1; }}',
+                f'mkdir -p "{self.scratch}" && TMPDIR=$(mktemp -d "{self.scratch}/collapse.XXXXXXXX") || '
+                f'{{ echo "error: {SITE}: scratch: no folder can be made in {self.scratch}" >&2; exit 1; }}',
+                "export TMPDIR",
+                """trap 'rm -rf -- "$TMPDIR"' EXIT""",
             ]
         return "".join(f"{line}\n" for line in lines)
 
