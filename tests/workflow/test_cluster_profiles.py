@@ -50,7 +50,7 @@ def test_every_job_says_what_it_takes(clean: Any, text: dict[str, Any]) -> None:
     rules = asked(clean, text)
     for rule in set(rules) - {"all"}:
         assert int(rules[rule]["mem_mb"]) >= 500, rule
-        assert int(rules[rule]["runtime"]) >= 10, rule
+        assert int(rules[rule]["runtime"]) >= 5, rule
     assert rules["train"] | {"gpus": "0", "gres": "none", "nodes": "1"} == rules["train"]
     assert not {"mpi", "tasks", "slurm_account", "slurm_partition"} & set(rules["train"])
 
@@ -142,7 +142,7 @@ def test_what_groups_of_the_paper_ask_for(clean: Any, made: str) -> None:
                 os.utime(path, (1e9, 1e9))
     lines, _ = submitted(clean, *options)
     groups = [
-        (name[1], line) for line in lines if (name := re.search(r"snakejob\.(figures|initialization|checks)", line))
+        (found[1], line) for line in lines if (found := re.search(r"snakejob\.(figures|initialization|checks)", line))
     ]
     assert {name for name, _ in groups} == {"figures", "checks" if made == "nothing" else "initialization"}
     for name, line in groups:
@@ -165,6 +165,29 @@ def test_a_job_that_fails_is_named_with_its_log_and_its_words(clean: Any, miniat
     log = re.search(r"log: (\S+tokenizer\S*\.log)", said)
     assert log, said
     assert (clean.folder / log[1]).read_text().strip() in said
+
+
+ENDED = "BOOT_FAIL CANCELLED DEADLINE FAILED LAUNCH_FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED RECONFIG_FAIL REVOKED"
+ENDED += " SPECIAL_EXIT TIMEOUT"
+SOCKET = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
+STATES = dict.fromkeys(ENDED.split(), "failed") | {
+    "COMPLETED": "success",
+    "slurm_load_jobs error: Invalid job id specified": "failed",
+    **dict.fromkeys(("PENDING", "RUNNING", "COMPLETING", "REQUEUED", "SUSPENDED", SOCKET), "running"),
+}
+
+
+def test_every_state_of_slurm_is_known(tmp_path: Path) -> None:
+    squeue = tmp_path / "squeue"
+    squeue.write_text('#!/bin/bash\necho "$STATE"\n')
+    squeue.chmod(0o755)
+    status = ROOT / "workflow/profiles/cluster-generic/status.sh"
+
+    def said(state: str) -> str:
+        environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "STATE": state}
+        return subprocess.run([status, "7"], env=environment, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert {state: said(state) for state in STATES} == STATES
 
 
 @pytest.mark.parametrize("name", PROFILES)
