@@ -43,21 +43,36 @@ def test_what_slurm_has_put_into_the_environment_is_taken(squeue: Path) -> None:
 
 
 def test_squeue_is_asked_for_the_rest(squeue: Path) -> None:
-    squeue.write_text('#!/bin/sh\n[ "$3" = 12 ] && echo 2 1-00:00:10\n')
+    squeue.write_text('#!/bin/sh\n[ "$3" = 12 ] && echo 2 1-00:00:10 RUNNING\n')
     job = current_allocation({"SLURM_JOB_ID": "12"})
     assert job is not None and job.nodes == 2
     assert job.end == pytest.approx(time.time() + 86410, abs=60)
     assert current_allocation({"SLURM_JOB_ID": "12", "SLURM_JOB_END_TIME": "1800000000"}) == Allocation("12", 2, 1.8e9)
-    squeue.write_text("#!/bin/sh\necho 2 UNLIMITED\n")
+    squeue.write_text("#!/bin/sh\necho 2 UNLIMITED RUNNING\n")
     assert current_allocation({"SLURM_JOB_ID": "12"}) == Allocation("12", 2, None)
 
 
-@pytest.mark.parametrize("answer", ["exit 1", "echo", "echo slurm_load_jobs error", "echo two words"])
+@pytest.mark.parametrize("answer", ["exit 1", "echo", "echo slurm_load_jobs error", "echo two words here"])
 def test_without_an_answer_nothing_is_made_up(squeue: Path, answer: str) -> None:
     squeue.write_text(f"#!/bin/sh\n{answer}\n")
     assert current_allocation({"SLURM_JOB_ID": "12"}) == Allocation("12", None, None)
     squeue.unlink()
     assert current_allocation({"SLURM_JOB_ID": "12"}) == Allocation("12", None, None)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "echo slurm_load_jobs error: Invalid job id specified >&2; exit 1",
+        "echo 2 0:00 COMPLETED",
+        "echo 2 1:00 CANCELLED",
+    ],
+)
+def test_a_job_that_is_over_is_none(squeue: Path, answer: str) -> None:
+    """Its variables are still in the shell of a tmux, say."""
+    squeue.write_text(f"#!/bin/sh\n{answer}\n")
+    environment = {"SLURM_JOB_ID": "12", "SLURM_JOB_NUM_NODES": "4", "SLURM_JOB_END_TIME": "1800000000"}
+    assert current_allocation(environment) is None
 
 
 def test_too_few_nodes_are_refused() -> None:

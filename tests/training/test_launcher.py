@@ -43,7 +43,10 @@ def job(tmp_path: Path) -> dict[str, str]:
     bin.mkdir()
     srun = bin / "srun"
     srun.write_text(SRUN)
-    srun.chmod(0o755)
+    squeue = bin / "squeue"
+    squeue.write_text("#!/bin/sh\necho 2 UNLIMITED RUNNING\n")
+    for path in (srun, squeue):
+        path.chmod(0o755)
     end = str(int(time.time()) + 10**6)
     named = {"SLURM_JOB_ID": "12", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_END_TIME": end, "SLURM_NTASKS": "7"}
     return named | {"PATH": f"{bin}:{os.environ['PATH']}"}
@@ -116,6 +119,15 @@ def test_a_process_that_is_killed_is_spoken_for(lab: Any, tmp_path: Path) -> Non
     assert any(line.startswith("training process 1 was ended by SIGKILL") for line in said), said
     assert said[-1] == "error: one of the 2 training processes failed; its message is above\n"
     assert not any("Traceback" in line for line in said), said
+
+
+def test_a_job_that_is_over_is_no_job(lab: Any, tmp_path: Path, job: dict[str, str]) -> None:
+    (tmp_path / "bin/squeue").write_text(
+        "#!/bin/sh\necho slurm_load_jobs error: Invalid job id specified >&2\nexit 1\n"
+    )
+    done = run(lab, tmp_path, job)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "bin/srun.log").exists()
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,9 @@ def launch(options: Namespace) -> None:
     if device.kind == "cpu" and (warning := crowded(execution)):
         Progress.say(f"{spec.run_id}: {warning}")
     job = current_allocation()
-    if job is not None:
+    if job is None:
+        os.environ.pop("SLURM_JOB_ID", None)  # of a job that is over, whose shell is still in use
+    else:
         job.require(execution.nodes)
         options.job_end = job.end
     options.scratch.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,20 @@ from collapse.errors import CollapseError
 
 ANSWER_SECONDS = 30.0
 """How long to wait for squeue's answer."""
+OVER = {
+    "COMPLETED",
+    "CANCELLED",
+    "FAILED",
+    "TIMEOUT",
+    "NODE_FAIL",
+    "PREEMPTED",
+    "BOOT_FAIL",
+    "DEADLINE",
+    "OUT_OF_MEMORY",
+    "REVOKED",
+    "LAUNCH_FAILED",
+}
+"""States of a job that has ended, and that Slurm still remembers."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +62,18 @@ def seconds_of(text: str) -> float | None:
     return float(whole + sum(part * 60**power for power, part in enumerate(reversed(parts))))
 
 
-def _ask(job: str) -> tuple[int | None, float | None]:
-    """Nodes and seconds left of a job, by squeue."""
+def _ask(job: str) -> tuple[int | None, float | None] | None:
+    """Nodes and seconds left of a job, by squeue; None where there is no such job any more."""
     if shutil.which("squeue") is None:
         return None, None
-    command = ["squeue", "--noheader", "--jobs", job, "--states", "all", "--format", "%D %L"]
+    command = ["squeue", "--noheader", "--jobs", job, "--states", "all", "--format", "%D %L %T"]
     try:
-        asked = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_SECONDS, check=True)
-        nodes, left = asked.stdout.split()
-        return int(nodes), seconds_of(left)
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False)
+        if "Invalid job id" in asked.stderr:
+            return None
+        asked.check_returncode()
+        nodes, left, state = asked.stdout.split()
+        return None if state in OVER else (int(nodes), seconds_of(left))
     except (OSError, subprocess.SubprocessError, ValueError):
         return None, None
 
@@ -69,15 +86,16 @@ def current_allocation(environment: Mapping[str, str] = os.environ) -> Allocatio
     """The Slurm job that this process runs in; None outside Slurm.
 
     What Slurm has put into the environment is taken, and squeue asked for the rest: Snakemake's jobs have the id only.
+    It is asked in any case, for a shell, as one in tmux, may outlive the job that it has the variables of.
     """
     job = environment.get("SLURM_JOB_ID")
-    if not job:
+    asked = _ask(job) if job else None
+    if not job or asked is None:
         return None
     nodes = _number(environment.get("SLURM_JOB_NUM_NODES"))
     end = _number(environment.get("SLURM_JOB_END_TIME"))
-    if nodes is None or end is None:
-        asked_nodes, left = _ask(job)
-        nodes = asked_nodes if nodes is None else nodes
-        if end is None and left is not None:
-            return Allocation(job, nodes, time.time() + left)
+    asked_nodes, left = asked
+    nodes = asked_nodes if nodes is None else nodes
+    if end is None and left is not None:
+        return Allocation(job, nodes, time.time() + left)
     return Allocation(job, nodes, None if end is None else float(end))
