@@ -104,7 +104,7 @@ class ExecutionConfig(Section):
     """`auto` takes a GPU where there is one."""
     processes: PositiveInt = 1
     """Data-parallel processes a training, over all its nodes; on GPUs each gets its own. A run with fewer sequences a
-    step takes one a sequence."""
+    step takes as many as share them evenly, on no more than one node where it can."""
     nodes: PositiveInt = 1
     """Machines that a training's processes are spread over, as many on each; more than 1 only in a Slurm job."""
     threads: PositiveInt = 1
@@ -139,10 +139,16 @@ class ExecutionConfig(Section):
         return self
 
     def fitted(self, sequences: int) -> Self:
-        """As it is for a step of so many sequences: no more processes than these, and one node if they no longer
-        spread evenly."""
-        processes = min(self.processes, sequences)
-        nodes = 1 if processes % self.nodes else self.nodes
+        """As it is for a step of so many sequences: where these are fewer than the processes, as many processes as
+        share them evenly, on one node if that has places enough, and else evenly on all."""
+        if sequences >= self.processes:
+            return self
+        processes = next(
+            count
+            for count in range(sequences, 0, -1)
+            if sequences % count == 0 and (count <= self.processes_per_node or count % self.nodes == 0)
+        )
+        nodes = 1 if processes <= self.processes_per_node else self.nodes
         return self.model_copy(update={"processes": processes, "nodes": nodes})
 
     def split(self, sequences: int) -> tuple[int, int]:
