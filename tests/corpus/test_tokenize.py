@@ -145,6 +145,18 @@ def test_the_command(tmp_path, helpers, shard, whole):
     assert result.stderr.startswith("error: --tokenizer: ") and "does not exist" in result.stderr
 
 
+@pytest.mark.parametrize(("options", "threads"), [([], 3), (["--threads", "2"], 2)])
+def test_it_takes_the_cores_that_it_may_use(tmp_path, helpers, shard, whole, monkeypatch, options, threads):
+    taken = []
+    words = ["tokenize", "--spec", helpers.spec(shard).model_dump_json(), "--tokenizer", str(whole), "--out", "x"]
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 5, 7})
+    monkeypatch.setattr("sys.argv", [*words, *options])
+    manifest = TokenStore.open(whole).manifest
+    monkeypatch.setattr(stage, "tokenize", lambda *given: (taken.append(given[-1]), manifest)[1])
+    stage.main()
+    assert taken == [threads]
+
+
 def test_a_full_disk(tmp_path, helpers, shard, whole):
     out = tmp_path / "t"
     out.mkdir()

@@ -1,4 +1,4 @@
-"""Where a training that asked for GPUs may run."""
+"""What jobs are told of the machine: which devices they may use, and how many threads."""
 
 import re
 from collections.abc import Iterator
@@ -36,3 +36,12 @@ def test_a_training_that_asked_for_gpus_runs_on_nothing_else(
     )
     assert ran.returncode == 0, ran.stdout
     assert set(re.findall(r'--execution .*?"device":"(\w+)"', ran.stdout)) == {device}
+
+
+def test_text_is_tokenized_by_as_many_threads_as_the_job_has(clean: Any, miniature: dict[str, Any]) -> None:
+    miniature |= {"corpus": {"source": "sample"}}
+    options = ("--dry-run", "--printshellcmds", "--quiet=host", "--workflow-profile=none", "--until=tokenize")
+    for cores, threads in ((3, 3), (64, 4)):
+        ran = clean.snakemake(*options, f"--configfile={clean.write_config(miniature)}", f"--cores={cores}")
+        assert ran.returncode == 0, ran.stdout
+        assert re.findall(r"corpus\.tokenize .* --threads (\d+)", ran.stdout) == [str(threads)]

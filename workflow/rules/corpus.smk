@@ -63,6 +63,7 @@ rule tokenize:
         "<benchmarks>/tokenize/{tokens_id}.tsv"
     conda:
         "../../environment.yml"
+    threads: 4
     resources:
         **SITE.job,
         mem_mb=2000,
@@ -74,4 +75,4 @@ rule tokenize:
         out=subpath(output.manifest, parent=True),
     shell:
         "python -m collapse.corpus.tokenize --spec {params.spec:q} {params.corpus} --tokenizer {input.tokenizer:q}"
-        " --out {params.out:q} 2>&1 | tee -i {log:q}"
+        " --out {params.out:q} --threads {threads} 2>&1 | tee -i {log:q}"

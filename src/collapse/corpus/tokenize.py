@@ -138,7 +138,8 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, help="folder that the fetch stage wrote; for the sample corpus")
     parser.add_argument("--tokenizer", required=True, type=Path, help="SentencePiece model file")
     parser.add_argument("--out", required=True, type=Path, help="folder of the token store")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="threads to encode with")
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument("--threads", type=int, default=cores, help="threads to encode with (default: all cores it has)")
     args = parser.parse_args()
     manifest = tokenize(
         parse_option(DataSpec, "--spec", args.spec), args.tokenizer, args.out, args.corpus, args.threads
