@@ -5,6 +5,7 @@ import os
 import re
 import runpy
 import shlex
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -123,3 +124,15 @@ def test_a_job_knows_its_nodes_and_its_end(cluster: Any, tmp_path: Path) -> None
         told = re.fullmatch(rf"Allocation\(job='{job}', nodes=2, end=([\d.]+)\)", line)
         assert told is not None, line
         assert abs(float(told[1]) - end) < 60
+
+
+def test_a_job_that_is_over_is_none_any_more(cluster: Any, tmp_path: Path) -> None:
+    job = cluster.submit("true", "--nodes=1", f"--output={tmp_path / 'job.log'}")
+    assert cluster.wait(job) == "COMPLETED"
+    ask = "from collapse.training.allocation import *; print(current_allocation())"
+    for number in (job, 987654):  # Slurm remembers the one, and knows nothing of the other
+        asked = subprocess.run(
+            [sys.executable, "-c", ask], env=cluster.environment | {"SLURM_JOB_ID": str(number)},
+            capture_output=True, text=True, timeout=60, check=True,
+        )  # fmt: skip
+        assert asked.stdout == "None\n"
