@@ -159,6 +159,8 @@ def test_after_a_kill_the_same_command_goes_on_from_the_checkpoint(finished: Any
     assert resumed.returncode == 0, resumed.stdout
     assert f"{run_id}: going on from the checkpoint of step " in resumed.stdout
     assert open_run(results / "runs" / run_id).sizes["step"] == 400
+    log = (results / f"logs/train/{run_id}.log").read_text()
+    assert len(re.findall(r"^attempt of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d on \S+$", log, re.M)) == 2
 
 
 def test_a_failing_run_stops_neither_the_others_nor_loses_anything(finished: Any, miniature: dict[str, Any]) -> None:
