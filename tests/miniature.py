@@ -76,7 +76,7 @@ class Project:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=500,
+            timeout=1200,
         )
 
     def planned(self, configfile: str) -> list[Job]:
