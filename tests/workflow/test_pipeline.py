@@ -159,7 +159,7 @@ def test_after_a_kill_the_same_command_goes_on_from_the_checkpoint(finished: Any
     assert resumed.returncode == 0, resumed.stdout
     assert f"{run_id}: going on from the checkpoint of step " in resumed.stdout
     assert open_run(results / "runs" / run_id).sizes["step"] == 400
-    log = (results / f"logs/train/{run_id}.log").read_text()
+    log = (results / f"logs/train/{run_id}.attempts.log").read_text()
     assert len(re.findall(r"^attempt of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d on \S+$", log, re.M)) == 2
 
 

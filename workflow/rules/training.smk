@@ -44,8 +44,9 @@ rule train:
         tokens=subpath(input.tokens, parent=True),
         scratch=lambda wildcards, output: PLAN.paths.scratch(f"{wildcards.run}-{PLAN.code('training')}"),
         out=subpath(output.manifest, parent=True),
-    # A scheduler may signal all of these: the training then saves a checkpoint, and the others stay until it has. The log
-    # goes on as the training does: it keeps what made an earlier attempt end.
+        attempts=lambda wildcards, output: PLAN.paths.logs / f"train/{wildcards.run}.attempts.log",
+    # A scheduler may signal all of these: the training then saves a checkpoint, and the others stay until it has.
+    # Snakemake deletes a log before the next attempt; another, which it does not know, keeps what made each of them end.
     shell:
         "trap : TERM; (echo \"attempt of $(date '+%F %T') on $(hostname)\"; OMP_NUM_THREADS={params.omp_threads} exec python -m collapse.training --spec {params.spec:q} --execution {params.execution:q} --code {params.code}"
-        " --tokens {params.tokens:q} --scratch {params.scratch:q} --out {params.out:q}{params.time_limit}) 2>&1 | (trap '' TERM; exec tee -ia {log:q})"
+        " --tokens {params.tokens:q} --scratch {params.scratch:q} --out {params.out:q}{params.time_limit}) 2>&1 | (trap '' TERM; exec tee -ia {params.attempts:q} {log:q})"
