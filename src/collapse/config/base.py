@@ -1,8 +1,10 @@
 """What every config section shares: strict keys, the number types, and errors that read as sentences."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
+import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from collapse.errors import CollapseError
@@ -64,6 +66,20 @@ def _key(location: tuple[int | str, ...], raw: object) -> str:
 def _got(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def read_yaml(path: Path) -> Any:
+    """What a YAML file says.
+
+    Raises:
+        ConfigError: where it cannot be read, or is no YAML.
+    """
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError([f"(file): cannot be read: {error.strerror}"], str(path)) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError([f"(file): is not valid YAML: {error}"], str(path)) from None
 
 
 def describe(error: ValidationError, raw: object, prefix: str = "", page: str = "config/README.md") -> Iterator[str]:

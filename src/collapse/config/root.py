@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import Field, ValidationError
 
 from collapse.config.analysis import AnalysisConfig
-from collapse.config.base import ConfigError, Section, describe
+from collapse.config.base import ConfigError, Section, describe, read_yaml
 from collapse.config.corpus import CorpusConfig
 from collapse.config.figures import FiguresConfig
 from collapse.config.grid import GridConfig, GridRun
@@ -194,12 +193,7 @@ def load(path: str | Path) -> Config:
         ConfigError: where the file is missing, is no YAML mapping, or has problems; all of them at once.
     """
     path = Path(path)
-    try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError([f"(file): cannot be read: {error.strerror}"], str(path)) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError([f"(file): is not valid YAML: {error}"], str(path)) from None
+    raw = read_yaml(path)
     if not isinstance(raw, dict):
         raise ConfigError([f"(file): should be a mapping of sections (got {type(raw).__name__})"], str(path))
     return parse(raw, str(path))

@@ -7,12 +7,11 @@ on the login node and in each job.
 import re
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import yaml
 from pydantic import AfterValidator, Field, ValidationError
 
-from collapse.config.base import ConfigError, PositiveInt, Section, describe
+from collapse.config.base import ConfigError, PositiveInt, Section, describe, read_yaml
 from collapse.config.training import ExecutionConfig
 
 SITE = Path("config/site.yaml")
@@ -149,14 +148,9 @@ def load_site(path: Path = SITE) -> Site:
     Raises:
         ConfigError: where the file is no YAML mapping, or has problems; all of them at once.
     """
-    try:
-        raw: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not path.exists():
         return Site()
-    except OSError as error:
-        raise ConfigError([f"(file): cannot be read: {error.strerror}"], str(path)) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError([f"(file): is not valid YAML: {error}"], str(path)) from None
+    raw = read_yaml(path)
     raw = {} if raw is None else raw
     if not isinstance(raw, dict):
         raise ConfigError([f"(file): should be a mapping of keys (got {type(raw).__name__})"], str(path))
