@@ -6,9 +6,9 @@ from snakemake.settings.enums import Quietness
 from snakemake_interface_executor_plugins.settings import ExecMode
 
 from collapse.config.base import ConfigError
-from collapse.config.site import load_site
-from collapse.config.workflow import plan
-from collapse.garbage import forget_finished
+from collapse.pipeline.site import load_site
+from collapse.pipeline.plan import plan
+from collapse.upkeep.gc import forget_finished
 
 if not workflow.overwrite_configfiles:
 

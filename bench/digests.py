@@ -3,8 +3,8 @@
     python bench/digests.py results/laptop > before.txt
     python bench/digests.py results/laptop --compare before.txt
 
-One line per variable of every store, and per table, token file and picture. Provenance is left out: it tells where numbers
-come from, and changes with every commit. The same spec on the same CPU gives the same digests.
+One line per variable of every store, and per table, token file and picture. Provenance is left out: it tells where
+numbers come from, and changes with every commit. The same spec on the same CPU gives the same digests.
 """
 
 import argparse

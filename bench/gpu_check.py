@@ -38,9 +38,9 @@ from collapse.config.root import load  # noqa: E402
 from collapse.config.training import ExecutionConfig, TrainingConfig  # noqa: E402
 from collapse.model.decoder import Decoder  # noqa: E402
 from collapse.model.hugging_face import llama_config  # noqa: E402
-from collapse.planning.cost import flops, memory  # noqa: E402
-from collapse.planning.devices import DEVICES  # noqa: E402
+from collapse.pipeline.cost import flops, memory  # noqa: E402
 from collapse.recording.recorder import Recorder  # noqa: E402
+from collapse.upkeep.devices import DEVICES  # noqa: E402
 
 ROUNDS = 9
 LEAST_ROUNDS = 3

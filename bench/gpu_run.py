@@ -116,7 +116,7 @@ def _command(spec: RunSpec, ids: Ids, device: torch.device, out: Path, run: Path
         device="cuda" if device.type == "cuda" else "cpu", micro_batch_size=4, flush_every=8, checkpoint_every=10**6
     )
     command = [
-        sys.executable, "-m", "collapse.training", "--spec", json.dumps(spec.canonical()),
+        sys.executable, "-m", "collapse.launch", "--spec", json.dumps(spec.canonical()),
         "--execution", json.dumps(execution.canonical()), "--code", "gpu_check", "--tokens", str(out / "tokens"),
         "--scratch", str(out / "scratch"), "--out", str(run),
     ]  # fmt: skip

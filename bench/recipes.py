@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from collapse.config.model import ModelConfig
 from collapse.model.decoder import Decoder
-from collapse.recording.boundary import residual_norm
+from collapse.model.norm import residual_norm
 from collapse.recording.recorder import Recorder
 
 

@@ -39,16 +39,16 @@ from collapse.config.run import RunSpec
 from collapse.config.training import ExecutionConfig
 from collapse.corpus.store import SplitManifest, TokenManifest, TokenStore
 from collapse.errors import CollapseError
+from collapse.launch.memory import keep_freed_memory
+from collapse.launch.progress import Progress
 from collapse.model.compiled import require_compiler
 from collapse.model.decoder import Decoder
 from collapse.model.hugging_face import llama_config
-from collapse.planning.cost import flops
-from collapse.training.allocator import keep_freed_memory
+from collapse.pipeline.cost import flops
 from collapse.training.checkpoint import Identity
 from collapse.training.engine import Device, build_engine, start_distributed
 from collapse.training.loop import Trainer, batches_of, cross_entropy
 from collapse.training.measurements import Pending
-from collapse.training.progress import Progress
 
 DEVICE = Device("cpu", "fp32")
 PRODUCT = 3072

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from hypothesis import settings
+from lab import lab, process_group  # noqa: F401 - fixtures
 from miniature import clean, finished, miniature  # noqa: F401 - fixtures
 
 from collapse.config.identity import canonical_json

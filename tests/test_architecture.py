@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from collapse.config.fingerprint import PACKAGE, imports
+from collapse.pipeline.fingerprint import PACKAGE, imports
 
 STAGES = ["config", "corpus", "training", "probes", "analysis", "figures", "report"]
 FLOORS = {
@@ -97,7 +97,7 @@ def test_the_workflow_is_parsed_without_heavy_imports() -> None:
     root = PACKAGE.parents[1]
     texts = [path.read_text() for path in (root / "Snakefile", *root.glob("workflow/rules/*.smk"))]
     names = set(re.findall(r"^from (collapse\.[\w.]+) import", "\n".join(texts), flags=re.MULTILINE))
-    assert {"collapse.config.workflow", "collapse.config.site", "collapse.planning.resources"} <= names
+    assert {"collapse.pipeline.plan", "collapse.pipeline.site", "collapse.pipeline.resources"} <= names
     heavy = {"torch", "deepspeed", "datasets", "numpy", "scipy", "pandas", "xarray", "zarr", "matplotlib"}
     script = f"import sys, {', '.join(names)}\nprint(*{heavy} & set(sys.modules))"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

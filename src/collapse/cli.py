@@ -6,21 +6,21 @@ from typing import Annotated
 
 import typer
 
-from collapse import garbage
-from collapse import verify as verification
 from collapse.config import reference
-from collapse.config.fingerprint import fingerprint
-from collapse.config.paths import results
-from collapse.config.roles import roles
 from collapse.config.root import Config, load
-from collapse.config.workflow import Plan
 from collapse.errors import CollapseError, run_stage
 from collapse.files import write_atomic
-from collapse.planning import page
-from collapse.planning.devices import device as find_device
-from collapse.planning.forecast import forecast
-from collapse.planning.states import standing
+from collapse.pipeline.fingerprint import fingerprint
+from collapse.pipeline.paths import results
+from collapse.pipeline.plan import Plan
+from collapse.pipeline.roles import roles
 from collapse.recording import reference as metrics
+from collapse.upkeep import gc as garbage
+from collapse.upkeep import page
+from collapse.upkeep import verify as verification
+from collapse.upkeep.devices import device as find_device
+from collapse.upkeep.forecast import forecast
+from collapse.upkeep.states import standing
 
 app = typer.Typer(
     add_completion=False,
@@ -59,7 +59,7 @@ def _parts(config: Config) -> dict[str, list[str]]:
 def runs(configfile: Annotated[Path, typer.Option(help="The config.")] = CONFIGS / "config.yaml") -> None:
     """List the runs of a config, the parts they play in the figures, and whether they are finished."""
     config = load(configfile)
-    paths, code = results(config.name), fingerprint("collapse.training")
+    paths, code = results(config.name), fingerprint("collapse.training.loop")
     for run_id, parts in _parts(config).items():
         typer.echo(f"{run_id:45} {standing(paths, run_id, code)!s:24} {', '.join(parts)}".rstrip())
 

@@ -79,7 +79,7 @@ class Bench:
         for process in psutil.process_iter():
             with suppress(psutil.Error):
                 command = " ".join(process.cmdline())
-                trains = process.name().startswith("python") and "collapse.training" in command and run in command
+                trains = process.name().startswith("python") and "collapse.launch" in command and run in command
                 if trains and Path(process.cwd()) == self.project.folder:
                     process.send_signal(number)
 

@@ -19,7 +19,7 @@ from collapse.store.read import load_run
 
 pytestmark = pytest.mark.slurm
 
-TRAINING = runpy.run_path(str(Path(__file__).parents[1] / "training/conftest.py"))
+TRAINING = runpy.run_path(str(Path(__file__).parents[1] / "lab.py"))
 STEPS = 60
 NEVER = 10**6
 QUIET = {"PYTHONWARNINGS": "ignore", "GIT_DIR": os.devnull}
@@ -115,7 +115,7 @@ def test_a_stopped_job_leaves_a_checkpoint_and_the_next_goes_on(
 def test_a_job_knows_its_nodes_and_its_end(cluster: Any, tmp_path: Path) -> None:
     """With all of Slurm's variables, and with what Snakemake leaves of them."""
     log = tmp_path / "job.log"
-    ask = f"{shlex.quote(sys.executable)} -c 'from collapse.training.allocation import *; print(current_allocation())'"
+    ask = f"{shlex.quote(sys.executable)} -c 'from collapse.launch.slurm import *; print(current_allocation())'"
     bare = 'env -i PATH="$PATH" SLURM_CONF="$SLURM_CONF" SLURM_JOB_ID="$SLURM_JOB_ID"'
     job = cluster.submit(f"{ask}\n{bare} {ask}", "--nodes=2", "--time=7", f"--output={log}")
     assert cluster.wait(job) == "COMPLETED", log.read_text()
@@ -129,7 +129,7 @@ def test_a_job_knows_its_nodes_and_its_end(cluster: Any, tmp_path: Path) -> None
 def test_a_job_that_is_over_is_none_any_more(cluster: Any, tmp_path: Path) -> None:
     job = cluster.submit("true", "--nodes=1", f"--output={tmp_path / 'job.log'}")
     assert cluster.wait(job) == "COMPLETED"
-    ask = "from collapse.training.allocation import *; print(current_allocation())"
+    ask = "from collapse.launch.slurm import *; print(current_allocation())"
     for number in (job, 987654):  # Slurm remembers the one, and knows nothing of the other
         asked = subprocess.run(
             [sys.executable, "-c", ask], env=cluster.environment | {"SLURM_JOB_ID": str(number)},

@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from collapse.config.gallery import figures
-from collapse.config.paths import ResultPaths
 from collapse.config.root import parse
+from collapse.pipeline.gallery import figures
+from collapse.pipeline.paths import ResultPaths
 from collapse.store.read import load_run
 
 pytestmark = pytest.mark.slurm

@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from collapse.model.causal_attention import BLOCK, causal_attention, serves
 from collapse.model.rotary import rotary_table, rotate
-from collapse.planning.cost import ATTENTION_BLOCK
+from collapse.pipeline.cost import ATTENTION_BLOCK
 
 HEADS, WIDTH = 3, 24
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from collapse.model import kernels
+from collapse.model.norm import FEW_THREADS
 from collapse.model.swiglu import swiglu
-from collapse.recording.boundary import FEW_THREADS
 
 
 @pytest.fixture(params=["loops", "operations"])

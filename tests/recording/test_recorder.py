@@ -9,7 +9,7 @@ from torch import Tensor
 
 from collapse.config.model import ModelConfig
 from collapse.model.decoder import Attention, Decoder
-from collapse.recording.boundary import residual_norm
+from collapse.model.norm import residual_norm
 from collapse.recording.recorder import Recorder, means_and_sums, unpack
 from collapse.recording.statistics import METRICS
 from collapse.training.loop import cross_entropy

@@ -13,10 +13,10 @@ import pytest
 import xarray as xr
 
 from collapse.analysis.summary import table
-from collapse.config.gallery import figures
 from collapse.config.root import Config, parse
 from collapse.errors import CollapseError
 from collapse.figures.captions import in_paper, shown
+from collapse.pipeline.gallery import figures
 from collapse.report.claims import read_claims
 from collapse.report.origins import origins
 from collapse.report.page import findings, render

@@ -21,7 +21,7 @@ from collapse.config.root import load
 from collapse.config.run import RunSpec
 from collapse.config.training import ExecutionConfig
 from collapse.model.decoder import Decoder
-from collapse.recording.boundary import residual_norm
+from collapse.model.norm import residual_norm
 from collapse.recording.recorder import Recorder
 from collapse.recording.statistics import METRICS
 from collapse.recording.taps import GRADIENT_SCALE

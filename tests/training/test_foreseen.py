@@ -12,13 +12,13 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
 from collapse.config.run import RunSpec
-from collapse.planning.cost import CHECKPOINTS_KEPT, Precision, checkpoint_bytes, memory, store_bytes
+from collapse.launch.progress import Progress
+from collapse.pipeline.cost import CHECKPOINTS_KEPT, Precision, checkpoint_bytes, memory, store_bytes
 from collapse.store.publish import dataset, publish
 from collapse.training import checkpoint
 from collapse.training.engine import Device
 from collapse.training.loop import Trainer
 from collapse.training.measurements import Pending
-from collapse.training.progress import Progress
 
 
 class Allocated(TorchDispatchMode):

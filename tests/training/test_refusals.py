@@ -9,7 +9,7 @@ import pytest
 
 from collapse.config.training import ExecutionConfig
 from collapse.errors import CollapseError
-from collapse.training.__main__ import crowded
+from collapse.launch.__main__ import crowded
 from collapse.training.engine import choose_device
 
 

@@ -15,12 +15,12 @@ import xarray as xr
 
 from collapse.errors import CollapseError
 from collapse.files import tree_digest
+from collapse.launch.progress import Progress
 from collapse.store.read import load_run, open_run
 from collapse.training.checkpoint import Identity, candidates, save
 from collapse.training.engine import Device
 from collapse.training.loop import Trainer
 from collapse.training.measurements import Pending
-from collapse.training.progress import Progress
 
 Files = dict[str, str]
 

@@ -16,10 +16,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from collapse.config.gallery import figures
-from collapse.config.paths import ResultPaths
 from collapse.config.root import Config, parse
 from collapse.files import tree_digest
+from collapse.pipeline.gallery import figures
+from collapse.pipeline.paths import ResultPaths
 from collapse.recording.statistics import METRICS
 from collapse.store.read import open_run, open_runs
 

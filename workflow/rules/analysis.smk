@@ -51,9 +51,9 @@ rule claims:
         runtime=SITE.minutes(5),
         slots=1,
     params:
-        code=PLAN.code("analysis.claims"),
+        code=PLAN.code("claims.table"),
         data=lambda wildcards, input: [
             f"--{name.replace('_', '-')}={Path(manifest).with_suffix('.zarr')}" for name, manifest in input.items()
         ],
     shell:
-        "python -m collapse.analysis.claims {params.data:q} --out {output.csv:q} 2>&1 | tee -i {log:q}"
+        "python -m collapse.claims.table {params.data:q} --out {output.csv:q} 2>&1 | tee -i {log:q}"

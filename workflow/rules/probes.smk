@@ -154,7 +154,7 @@ rule collapsed_states:
         slots=1,
     params:
         spec=PLAN.probes["collapsed_states"],
-        code=PLAN.code("probes.collapsed_states"),
+        code=PLAN.code("checks.collapsed_states"),
     shell:
-        "OMP_NUM_THREADS={threads} python -m collapse.probes.collapsed_states --spec {params.spec:q} --code {params.code}"
+        "OMP_NUM_THREADS={threads} python -m collapse.checks.collapsed_states --spec {params.spec:q} --code {params.code}"
         " --out {output.data:q} 2>&1 | tee -i {log:q}"

@@ -1,6 +1,6 @@
 # One training a run of the grid. Checkpoints and the history of a training under way live in the scratch folder, which
 # is no output: Snakemake deletes the outputs of a job that was stopped, and the next start goes on from the scratch.
-from collapse.planning.resources import train_memory_mb
+from collapse.pipeline.resources import train_memory_mb
 
 # Snakemake here, which has a cluster's profile, or in a job of it, which has not.
 ON_CLUSTER = workflow.exec_mode == ExecMode.REMOTE or "slots" in workflow.global_resources
@@ -34,7 +34,7 @@ rule train:
         mpi=PLAN.of_runs(lambda execution: "srun" if execution.nodes > 1 else None),
     params:
         spec=lambda wildcards: PLAN.run(wildcards.run),
-        code=PLAN.code("training"),
+        code=PLAN.code("training.loop"),
         # Functions of `input`, `output` or `threads` are not compared when Snakemake decides what to rerun.
         execution=lambda wildcards, input: PLAN.execution(
             wildcards.run, ON_CLUSTER and SITE.gpus(PLAN.execution_of(wildcards.run)) > 0
@@ -42,11 +42,11 @@ rule train:
         time_limit=lambda wildcards, input: PLAN.time_limit,
         omp_threads=lambda wildcards, threads: max(1, threads // PLAN.execution_of(wildcards.run).processes_per_node),
         tokens=subpath(input.tokens, parent=True),
-        scratch=lambda wildcards, output: PLAN.paths.scratch(f"{wildcards.run}-{PLAN.code('training')}"),
+        scratch=lambda wildcards, output: PLAN.paths.scratch(f"{wildcards.run}-{PLAN.code('training.loop')}"),
         out=subpath(output.manifest, parent=True),
         attempts=lambda wildcards, output: PLAN.paths.logs / f"train/{wildcards.run}.attempts.log",
     # A scheduler may signal all of these: the training then saves a checkpoint, and the others stay until it has.
     # Snakemake deletes a log before the next attempt; another, which it does not know, keeps what made each of them end.
     shell:
-        "trap : TERM; (echo \"attempt of $(date '+%F %T') on $(hostname)\"; OMP_NUM_THREADS={params.omp_threads} exec python -m collapse.training --spec {params.spec:q} --execution {params.execution:q} --code {params.code}"
+        "trap : TERM; (echo \"attempt of $(date '+%F %T') on $(hostname)\"; OMP_NUM_THREADS={params.omp_threads} exec python -m collapse.launch --spec {params.spec:q} --execution {params.execution:q} --code {params.code}"
         " --tokens {params.tokens:q} --scratch {params.scratch:q} --out {params.out:q}{params.time_limit}) 2>&1 | (trap '' TERM; exec tee -ia {params.attempts:q} {log:q})"

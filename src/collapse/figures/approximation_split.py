@@ -8,8 +8,8 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from collapse.analysis.claims_attention import share_of_gap
-from collapse.analysis.claims_judging import half_width
+from collapse.claims.attention import share_of_gap
+from collapse.claims.judging import half_width
 from collapse.config.figures import FiguresConfig
 from collapse.figures.command import one_dataset
 from collapse.figures.labels import PLACEMENTS

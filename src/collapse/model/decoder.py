@@ -11,10 +11,10 @@ from torch.utils.checkpoint import checkpoint
 from collapse.config.model import ModelConfig
 from collapse.model.causal_attention import causal_attention, serves
 from collapse.model.initialization import initialize
+from collapse.model.norm import residual_norm
 from collapse.model.placements import PLACEMENTS
 from collapse.model.rotary import rotary_table, rotate
 from collapse.model.swiglu import swiglu
-from collapse.recording.boundary import residual_norm
 
 if TYPE_CHECKING:
     from collapse.recording.recorder import Recorder

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from collapse.model import kernels
-from collapse.recording.boundary import compiled
+from collapse.model.norm import compiled
 
 
 class _SwiGLU(torch.autograd.Function):

@@ -13,8 +13,8 @@ from collapse.corpus.store import Tokens
 from collapse.errors import CollapseError
 from collapse.model.decoder import Attention, Layer
 from collapse.model.initialization import draw_matrices
+from collapse.model.norm import residual_norm
 from collapse.model.rotary import rotary_table
-from collapse.recording.boundary import residual_norm
 
 
 class Network:

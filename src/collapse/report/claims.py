@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from collapse.config.gallery import Figure
 from collapse.errors import CollapseError
+from collapse.pipeline.gallery import Figure
 
 MARKS = {"fails": "✗", "undecided": "?", "holds": "✓"}
 """Verdicts, and the signs that tell them apart without colour; in the order of the page."""

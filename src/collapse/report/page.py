@@ -10,11 +10,11 @@ import pandas as pd
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from collapse.config.gallery import Figure, figures
 from collapse.config.root import Config
 from collapse.errors import CollapseError
 from collapse.figures.captions import in_paper, shown
 from collapse.figures.labels import Row, learning_rate, outcome, run_label
+from collapse.pipeline.gallery import Figure, figures
 from collapse.report.claims import Claim, counts, linked
 from collapse.report.origins import origins
 

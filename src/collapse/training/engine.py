@@ -16,9 +16,9 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from collapse.config.training import ExecutionConfig, TrainingConfig
 from collapse.errors import CollapseError
+from collapse.model import norm_kernels as kernels
 from collapse.model.decoder import Decoder
-from collapse.recording import kernels
-from collapse.recording.boundary import compiled
+from collapse.model.norm import compiled
 from collapse.training.schedule import learning_rate_factor
 
 

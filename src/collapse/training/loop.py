@@ -21,15 +21,15 @@ from collapse.corpus.batches import Batches, windows
 from collapse.corpus.frequencies import entropy, frequency_loss, frequency_loss_per_sequence
 from collapse.corpus.store import TokenStore
 from collapse.errors import CollapseError
+from collapse.launch.deadline import Budget, Deadline
+from collapse.launch.progress import Progress
 from collapse.model.decoder import Decoder
 from collapse.recording.recorder import Recorder
 from collapse.store.history import History
 from collapse.store.publish import COMPLETED
 from collapse.training import checkpoint
-from collapse.training.budget import Budget, Deadline
 from collapse.training.engine import Device, build_engine, global_gradient_norm, sublayer_gradient_sq
 from collapse.training.measurements import Pending
-from collapse.training.progress import Progress
 from collapse.training.schedule import learning_rate_factor
 
 Array = NDArray[np.int64]

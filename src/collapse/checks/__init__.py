@@ -1,0 +1,1 @@
+"""Statements of the paper, tried on constructed states."""

@@ -1,0 +1,1 @@
+"""What the workflow needs to know, from the config alone: no torch, no data."""

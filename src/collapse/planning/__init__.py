@@ -1,1 +1,0 @@
-"""What a config costs, before anything is launched: nothing here imports torch, or reads more than manifests."""

@@ -1,0 +1,1 @@
+"""What `collapse plan`, `runs`, `gc` and `verify` do with what lies on disk. Imports no torch."""

@@ -1,0 +1,265 @@
+"""Everything that a config asks for, what of it is there, and what the rest will take."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from heapq import heapreplace
+from pathlib import Path
+
+from collapse.config.run import DataSpec
+from collapse.config.training import ExecutionConfig
+from collapse.pipeline.cost import (
+    CHECKPOINTS_KEPT,
+    FP32,
+    Memory,
+    Precision,
+    checkpoint_bytes,
+    flops,
+    memory,
+    parameter_count,
+    store_bytes,
+)
+from collapse.pipeline.plan import Plan
+from collapse.upkeep.devices import DEVICES, Device
+from collapse.upkeep.states import Standing, State, standing
+
+HOUR = 3600.0
+FORESEEN = ("increments", "attention", "approximations")
+"""Probes whose memory `Plan.memory_mb` foresees."""
+ATTENTION_SUMS = 3
+"""Triangles of n (n + 1)/2 entries that each slice of the attention probe keeps a layer, in float32."""
+INCREMENT_BYTES = 190
+"""Of a sublayer's increments in one setting: 52 values in float64, compressed as measured on the laptop config's."""
+SAMPLE_BYTES = 7_000_000
+"""Token store of the sample corpus, by a vocabulary of 2048; larger ones make it smaller."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training."""
+
+    run_id: str
+    standing: Standing
+    steps: int
+    tokens: int
+    flops: int
+    store_bytes: int
+
+    @property
+    def left(self) -> float:
+        """Share of the steps that is still to be made."""
+        return 0.0 if self.standing.state == "done" else 1 - self.standing.step / self.steps
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The jobs of one dataset of probes or theory."""
+
+    name: str
+    jobs: int
+    done: int
+    memory_mb: int | None
+    """Memory a job; None where it is too little to be foreseen."""
+
+
+@dataclass(frozen=True)
+class Disk:
+    """Bytes below `results/<name>/`; corpus, small datasets, figures and the report are left out."""
+
+    tokens: int | None
+    """Token stores; None where their size is known only when they are made."""
+    stores: int
+    """Metrics of all runs."""
+    checkpoint: int
+    """One checkpoint of one run."""
+    training: int
+    """Checkpoints and metric history of one run under way, which go when it is finished."""
+    probes: int
+    """Sums over attention matrices, slice by slice; increments, slice by slice and joined."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """How long a device, or several, will take for the trainings that are left."""
+
+    device: Device
+    devices: int
+    precision: Precision
+    memory: Memory
+    """Of one of them, for the run that needs most."""
+    rate: float | None
+    """Model-FLOP/s of one."""
+    runs_at_once: int
+    hours: float | None
+    """Until the last run is finished; None where no estimate can be made."""
+    device_hours: float | None
+    why_not: str = ""
+    """Why no estimate can be made."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether the memory suffices, as far as the device's is known."""
+        return self.device.memory is None or self.memory.total <= self.device.memory
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a config costs."""
+
+    name: str
+    parameters: int
+    runs: tuple[Run, ...]
+    probes: tuple[Probe, ...]
+    disk: Disk
+    estimates: tuple[Estimate, ...]
+
+    def count(self, state: State) -> int:
+        """Runs of a state."""
+        return sum(run.standing.state == state for run in self.runs)
+
+    @property
+    def flops_left(self) -> float:
+        """Operations of the trainings that are left."""
+        return sum(run.flops * run.left for run in self.runs)
+
+    @property
+    def tokens_left(self) -> float:
+        """Tokens to be trained on."""
+        return sum(run.tokens * run.left for run in self.runs)
+
+
+def _runs(plan: Plan) -> tuple[Run, ...]:
+    config, code = plan.config, plan.code("training.loop")
+    checkpointing = config.execution.activation_checkpointing
+    lengths = {spec.training.steps for spec in plan.runs.values()}
+    recorded = {steps: len(config.record.recorded(steps)) for steps in lengths}
+    made = []
+    for run_id, spec in plan.runs.items():
+        model, training = spec.model, spec.training
+        sequences = training.steps * training.sequences_per_step
+        made.append(
+            Run(
+                run_id=run_id,
+                standing=standing(plan.paths, run_id, code),
+                steps=training.steps,
+                tokens=sequences * model.sequence_length,
+                flops=sequences * flops(model, checkpointing).total,
+                store_bytes=store_bytes(model.layers, recorded[training.steps]),
+            )
+        )
+    return tuple(made)
+
+
+def _probes(plan: Plan) -> tuple[Probe, ...]:
+    made = []
+    for name in plan.probes:
+        if name in plan.slices:
+            jobs = [Path(manifest).is_file() for manifest in plan.slice_manifests(name)]
+        else:
+            jobs = [any(p.with_suffix(".json").is_file() for p in (plan.paths.probe(name), plan.paths.theory(name)))]
+        made.append(Probe(name, len(jobs), sum(jobs), plan.memory_mb(name) if name in FORESEEN else None))
+    return tuple(made)
+
+
+def _token_bytes(plan: Plan, tokens_id: str, data: DataSpec) -> int | None:
+    """Size of a token store: what it has, or will have where it is known; None where only tokenizing tells."""
+    folder = plan.paths.tokens(tokens_id)
+    if (folder / "manifest.json").is_file():
+        return sum(path.stat().st_size for path in folder.glob("*.bin"))
+    if data.corpus.source == "sample":
+        return SAMPLE_BYTES
+    if data.tokens.max_tokens is None:
+        return None
+    one = 2 if plan.config.model.vocab_size <= 2**16 else 4
+    return round(one * data.tokens.max_tokens / (1 - data.tokens.validation_fraction))
+
+
+def _disk(plan: Plan, runs: Sequence[Run]) -> Disk:
+    checkpoint = checkpoint_bytes(plan.config.model)
+    sizes = [_token_bytes(plan, tokens_id, data) for tokens_id, data in plan.token_stores.items()]
+    return Disk(
+        tokens=None if None in sizes else sum(size for size in sizes if size is not None),
+        stores=sum(run.store_bytes for run in runs),
+        checkpoint=checkpoint,
+        training=(CHECKPOINTS_KEPT + 1) * checkpoint + max(run.store_bytes for run in runs),
+        probes=_probe_bytes(plan),
+    )
+
+
+def _probe_bytes(plan: Plan) -> int:
+    model, probe, spec = plan.config.model, plan.config.probe, plan.config.increments
+    pairs = model.sequence_length * (model.sequence_length + 1) // 2
+    sums = len(plan.slices["attention"]) * model.layers * ATTENTION_SUMS * FP32 * pairs
+    sublayers = len(spec.settings) * len(spec.inputs) * len(spec.placements) * probe.seeds * model.layers * 2
+    return sums + 2 * sublayers * INCREMENT_BYTES
+
+
+def _precision(plan: Plan, device: Device) -> Precision:
+    chosen = plan.config.training.precision
+    if chosen != "auto":
+        return chosen
+    return "bf16" if device.is_gpu else "fp32"
+
+
+def _memory(plan: Plan, device: Device) -> Memory:
+    """Of the run that needs most."""
+    sequences = {(spec.model.placement, spec.training.sequences_per_step): spec.model for spec in plan.runs.values()}
+    precision, execution = _precision(plan, device), plan.config.execution
+    needed = (
+        memory(model, execution.fitted(count), count, precision, device.is_gpu)
+        for (_, count), model in sequences.items()
+    )
+    return max(needed, key=lambda one: one.total)
+
+
+def makespan(durations: Iterable[float], at_once: int) -> float:
+    """When the last of some jobs ends if so many run at once, and the longest ones start first."""
+    ends = [0.0] * at_once
+    for duration in sorted(durations, reverse=True):
+        heapreplace(ends, ends[0] + duration)
+    return max(ends)
+
+
+def _taken(execution: ExecutionConfig, device: Device, devices: int) -> int:
+    """Of so many devices, those that a run takes."""
+    return execution.processes if device.is_gpu else min(devices, execution.processes * execution.threads)
+
+
+def _estimate(plan: Plan, runs: Sequence[Run], device: Device, devices: int) -> Estimate:
+    precision = _precision(plan, device)
+    rate = device.rate(precision)
+    taken = [_taken(plan.execution_of(run.run_id), device, devices) for run in runs]
+    a_run = max(taken)
+    why_not = ""
+    if rate is None:
+        why_not = f"how fast {precision} is on this device was never measured"
+    elif a_run > devices:
+        why_not = f"a run takes {a_run} of them at once (execution.processes): give --devices {a_run} or more"
+    hours = device_hours = None
+    if rate is not None and not why_not:
+        device_hours_each = [run.flops * run.left / rate / HOUR for run in runs]
+        hours_each = [hours / count for hours, count in zip(device_hours_each, taken, strict=True)]
+        hours = makespan(hours_each, devices // a_run)
+        device_hours = sum(device_hours_each)
+    needed = _memory(plan, device)
+    return Estimate(device, devices, precision, needed, rate, devices // a_run, hours, device_hours, why_not)
+
+
+def forecast(plan: Plan, devices: Sequence[Device] = (), count: int = 1) -> Forecast:
+    """What a config costs, and what of it is left to do.
+
+    Args:
+        plan: The config, as the workflow sees it.
+        devices: Devices to estimate for; by default all of the table that `execution.device` allows.
+        count: How many of each there are.
+    """
+    wanted = plan.config.execution.device
+    chosen = devices or [device for device in DEVICES.values() if wanted in ("auto", device.kind)]
+    runs = _runs(plan)
+    return Forecast(
+        name=plan.config.name,
+        parameters=parameter_count(plan.config.model),
+        runs=runs,
+        probes=_probes(plan),
+        disk=_disk(plan, runs),
+        estimates=tuple(_estimate(plan, runs, device, count) for device in chosen),
+    )

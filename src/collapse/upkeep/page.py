@@ -1,0 +1,183 @@
+"""A forecast for people, and for machines."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from collapse.pipeline.cost import Memory
+from collapse.upkeep.forecast import Estimate, Forecast
+
+_PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z")
+_MEMORY = {
+    "parameters": "parameters",
+    "gradients": "gradients",
+    "optimizer": "master weights, Adam moments",
+    "activations": "activations of a micro-batch",
+    "logits": "logits and their gradients",
+    "buffers": "recorder, rotary table",
+}
+
+
+def scaled(count: float, unit: str = "") -> str:
+    """A count with three digits and a prefix: `1.38 GFLOP`, `21 G`."""
+    power = 0
+    while abs(count) >= 999.5 and power < len(_PREFIXES) - 1:
+        count /= 1000
+        power += 1
+    digits = f"{count:.0f}" if count >= 99.5 or count == int(count) else f"{count:.3g}"
+    return f"{digits} {_PREFIXES[power]}{unit}".rstrip()
+
+
+def duration(hours: float | None) -> str:
+    """Hours as people say them."""
+    if hours is None:
+        return "?"
+    if hours < 1:
+        return f"{60 * hours:.0f} min" if hours == 0 or hours > 1 / 120 else "< 1 min"
+    years = hours / 24 / 365.25
+    return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} days" if years < 2 else f"{years:.0f} years"
+
+
+def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Lines of a table whose first column is text, and whose others are numbers."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    yield title
+    for cells in (header, ["-" * width for width in widths], *rows):
+        padded = (cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True))
+        yield "  ".join(["", cells[0].ljust(widths[0]), *padded]).rstrip()
+
+
+def _runs(forecast: Forecast) -> Iterator[str]:
+    rows = [
+        (run.run_id, str(run.standing), f"{run.steps:,}", scaled(run.tokens), scaled(run.flops, "FLOP"),
+         scaled(run.store_bytes, "B"))
+        for run in forecast.runs
+    ]  # fmt: skip
+    return _table("Runs", ("run", "state", "steps", "tokens", "operations", "metrics"), rows)
+
+
+def _summary(forecast: Forecast) -> Iterator[str]:
+    done, begun, left = (forecast.count(state) for state in ("done", "resumable", "to do"))
+    tokens, operations = (sum(getattr(run, name) for run in forecast.runs) for name in ("tokens", "flops"))
+    yield (
+        f"{len(forecast.runs)} runs of {scaled(forecast.parameters)} parameters: "
+        f"{done} done, {begun} resumable, {left} to do"
+    )
+    yield (
+        f"all: {scaled(tokens)} tokens, {scaled(operations, 'FLOP')}; "
+        f"left: {scaled(forecast.tokens_left)} tokens, {scaled(forecast.flops_left, 'FLOP')}"
+    )
+    if other := sum(run.standing.other_code for run in forecast.runs):
+        yield f"{other} of those done were trained by other code than there is now (docs/workflow.md)"
+
+
+def _needs(forecast: Forecast) -> Iterator[str]:
+    """Memory a process, a column a precision."""
+    columns: dict[str, Memory] = {}
+    for estimate in forecast.estimates:
+        columns.setdefault(f"{estimate.precision} on {'GPU' if estimate.device.is_gpu else 'CPU'}", estimate.memory)
+    parts = (*_MEMORY.items(), ("total", "peak"))
+    rows = [(label, *(scaled(getattr(memory, name), "B") for memory in columns.values())) for name, label in parts]
+    return _table("Memory a process", ("what", *columns), rows)
+
+
+def _disk(forecast: Forecast) -> Iterator[str]:
+    disk = forecast.disk
+    rows = [
+        ("token stores", "known once made" if disk.tokens is None else scaled(disk.tokens, "B")),
+        ("metrics of all runs", scaled(disk.stores, "B")),
+        ("probes", scaled(disk.probes, "B")),
+        ("checkpoints and history of a run under way", scaled(disk.training, "B")),
+    ]
+    return _table("Disk", ("what", "size"), rows)
+
+
+def _probes(forecast: Forecast) -> Iterator[str]:
+    rows = [
+        (
+            probe.name,
+            str(probe.jobs),
+            str(probe.done),
+            "" if probe.memory_mb is None else scaled(1e6 * probe.memory_mb, "B"),
+        )
+        for probe in forecast.probes
+    ]
+    return _table("Probes and theory (snakemake initialization)", ("dataset", "jobs", "done", "memory a job"), rows)
+
+
+def _device(estimate: Estimate) -> tuple[str, ...]:
+    memory = scaled(estimate.memory.total, "B")
+    if estimate.device.memory is not None:
+        memory += f" of {scaled(estimate.device.memory, 'B')}" + ("" if estimate.fits else ": TOO LITTLE")
+    rate = "?" if estimate.rate is None else scaled(estimate.rate, "FLOP/s")
+    return (
+        f"{estimate.devices} x {estimate.device.name}",
+        memory,
+        f"{rate}, {estimate.device.basis}",
+        str(estimate.runs_at_once),
+        duration(estimate.hours),
+        duration(estimate.device_hours),
+    )
+
+
+def _devices(forecast: Forecast) -> Iterator[str]:
+    header = ("devices", "memory of one", "speed of one", "runs at once", "until the end", "device time")
+    yield from _table("Time for the trainings that are left", header, [_device(e) for e in forecast.estimates])
+    for estimate in forecast.estimates:
+        if estimate.why_not:
+            yield f"{estimate.device.name}: {estimate.why_not}"
+    for estimate in forecast.estimates:
+        yield f"{estimate.device.name}: {estimate.device.basis}: {estimate.device.source}"
+
+
+def as_text(forecast: Forecast) -> str:
+    """A forecast as a page."""
+    parts = (_runs, _summary, _needs, _disk, _probes, _devices)
+    return "\n\n".join("\n".join(part(forecast)) for part in parts)
+
+
+def as_json(forecast: Forecast) -> dict[str, Any]:
+    """A forecast as plain data: bytes, tokens, FLOP and hours."""
+    tokens, operations = (sum(getattr(run, name) for run in forecast.runs) for name in ("tokens", "flops"))
+    return {
+        "name": forecast.name,
+        "parameters": forecast.parameters,
+        "runs": [
+            {
+                "run_id": run.run_id,
+                "state": run.standing.state,
+                "step": run.standing.step,
+                "other_code": run.standing.other_code,
+                "steps": run.steps,
+                "tokens": run.tokens,
+                "flop": run.flops,
+                "store_bytes": run.store_bytes,
+            }
+            for run in forecast.runs
+        ],
+        "totals": {
+            "runs": {state: forecast.count(state) for state in ("done", "resumable", "to do")},
+            "tokens": tokens,
+            "tokens_left": forecast.tokens_left,
+            "flop": operations,
+            "flop_left": forecast.flops_left,
+        },
+        "disk_bytes": vars(forecast.disk),
+        "probes": [vars(probe) for probe in forecast.probes],
+        "devices": [
+            {
+                "name": estimate.device.name,
+                "devices": estimate.devices,
+                "precision": estimate.precision,
+                "memory_bytes": vars(estimate.memory) | {"total": estimate.memory.total},
+                "device_memory_bytes": estimate.device.memory,
+                "flop_per_second": estimate.rate,
+                "basis": estimate.device.basis,
+                "source": estimate.device.source,
+                "runs_at_once": estimate.runs_at_once,
+                "hours": estimate.hours,
+                "device_hours": estimate.device_hours,
+                "why_not": estimate.why_not or None,
+            }
+            for estimate in forecast.estimates
+        ],
+    }

@@ -1,0 +1,50 @@
+"""How far each run of a config is, by the files that it has left."""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from collapse.pipeline.paths import ResultPaths
+
+State = Literal["done", "resumable", "to do"]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a run is."""
+
+    state: State
+    step: int = 0
+    """Step that a resumable run goes on from."""
+    other_code: bool = False
+    """Whether a finished run was trained by other code than there is now."""
+
+    def __str__(self) -> str:
+        return f"{self.state} at step {self.step}" if self.state == "resumable" else self.state
+
+
+def standing(paths: ResultPaths, run_id: str, code: str) -> Standing:
+    """How far a run is: done with a manifest, resumable with a checkpoint of the same code.
+
+    Args:
+        paths: The config's results.
+        run_id: The run.
+        code: Fingerprint of the training code; checkpoints of other code are of no use to it.
+    """
+    manifest = paths.run(run_id) / "manifest.json"
+    if manifest.is_file():
+        return Standing("done", other_code=_code(manifest.read_bytes()) != code)
+    checkpoints = paths.scratch(f"{run_id}-{code}") / "checkpoints"
+    seals = (re.fullmatch(r"step-(\d+)\.json", path.name) for path in checkpoints.glob("step-*.json"))
+    steps = [int(seal[1]) for seal in seals if seal]
+    return Standing("resumable", max(steps)) if steps else Standing("to do")
+
+
+def _code(manifest: bytes) -> str | None:
+    """The training code's fingerprint in a run's manifest; None where it cannot be read."""
+    try:
+        code: str = json.loads(manifest)["code"]
+        return code
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,126 @@
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from collapse.pipeline.fingerprint import closure, fingerprint, imports
+
+FILES = {
+    "__init__.py": '"""A package."""\nimport lazy_loader\n__getattr__ = lazy_loader.attach(__name__, ["stage"])\n',
+    "stage/__init__.py": '"""A stage."""\n',
+    "stage/__main__.py": "from toy.stage.work import work\n\nwork(1)\n",
+    "stage/work.py": (
+        '"""Works."""\n'
+        "from typing import TYPE_CHECKING\n"
+        "from toy.shared.numbers import TWO\n"
+        "if TYPE_CHECKING:\n"
+        "    from toy.other import Other\n"
+        "def work(x: int) -> int:\n"
+        '    """Doubles."""\n'
+        "    from toy import deep\n"
+        "    return deep.add(x, TWO)  # a comment\n"
+    ),
+    "shared/__init__.py": "",
+    "shared/numbers.py": "TWO = 2\n",
+    "deep.py": 'WORKER = "toy.worker"\ndef add(a, b): return a + b\n',
+    "worker.py": "RATE = 0.5\n",
+    "other.py": "class Other: pass\n",
+    "stage/page.j2": "<p>{{ value }}</p>\n",
+}
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Callable[..., str]:
+    """Writes a toy package, with some files changed, and gives the fingerprint of its stage."""
+    versions = iter(range(100))
+
+    def build(changes: dict[str, str] | None = None) -> str:
+        package = tmp_path / str(next(versions)) / "toy"
+        for name, content in (FILES | (changes or {})).items():
+            path = package / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+        return fingerprint("toy.stage", package)
+
+    return build
+
+
+def edit(name: str, old: str, new: str) -> dict[str, str]:
+    assert old in FILES[name]
+    return {name: FILES[name].replace(old, new)}
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        edit("stage/work.py", "# a comment", "# another"),
+        edit("stage/work.py", '"""Doubles."""', '"""Adds two.\n\n    At length.\n    """'),
+        edit("stage/work.py", '"""Works."""\n', ""),
+        edit("stage/work.py", "deep.add(x, TWO)", "(\n        deep.add(x,\n            TWO)\n    )"),
+        edit("stage/work.py", "toy.other import Other", "toy.other import Another"),
+        edit("shared/numbers.py", "TWO = 2\n", 'TWO = 2\n"""The number two."""\n'),
+        edit("__init__.py", '["stage"]', '["stage", "deep"]'),
+        edit("other.py", "pass", "x = 1"),
+        {"unused.py": "import toy.stage.work\n"},
+        {"stage/.work.py.swp": "an editor's"},
+    ],
+    ids=[
+        "comment",
+        "docstring",
+        "module docstring",
+        "formatting",
+        "import for type checking",
+        "attribute docstring",
+        "lazy table",
+        "module imported for type checking",
+        "unused module",
+        "hidden file",
+    ],
+)
+def test_harmless_edits_do_not_count(toy: Callable[..., str], harmless: dict[str, str]) -> None:
+    assert toy(harmless) == toy()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        edit("stage/work.py", "add(x, TWO)", "add(TWO, x)"),
+        edit("stage/__main__.py", "work(1)", "work(2)"),
+        edit("shared/numbers.py", "2", "2.0"),
+        edit("deep.py", "a + b", "a - b"),
+        edit("worker.py", "0.5", "0.25"),
+        edit("stage/page.j2", "<p>", "<b>"),
+        {"stage/__init__.py": "import toy.other\n"},
+    ],
+    ids=["code", "__main__", "type of a number", "import inside a function", "named process", "template", "__init__"],
+)
+def test_real_changes_count(toy: Callable[..., str], change: dict[str, str]) -> None:
+    assert toy(change) != toy()
+
+
+def test_a_relative_import_is_refused(toy: Callable[..., str]) -> None:
+    with pytest.raises(SyntaxError, match="relative imports are not followed"):
+        toy({"stage/__init__.py": "from . import work\n"})
+
+
+def test_a_stage_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"the package collapse has no module collapse\.nonsense"):
+        fingerprint("collapse.nonsense")
+
+
+def test_imports_are_those_that_python_makes() -> None:
+    """Everything of the package that is loaded when a module is imported is in its closure."""
+    for module in ("collapse.config.root", "collapse.figures.overview", "collapse.launch.__main__"):
+        script = f"import sys, {module}; print(*(m for m in sys.modules if m.split('.')[0] == 'collapse'))"
+        loaded = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        ).stdout.split()
+        assert set(loaded) <= set(closure(module))
+
+
+def test_a_figure_does_not_depend_on_the_training() -> None:
+    assert not {name for name in closure("collapse.figures.overview") if name.startswith("collapse.training")}
+    assert "collapse.training.loop" in closure("collapse.training")
+    assert "collapse.errors" in imports("collapse.cli")
