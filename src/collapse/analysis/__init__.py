@@ -1,1 +1,1 @@
-"""Analysis: what the stored runs show. Reads stores, never torch."""
+"""What stored runs and datasets show: transitions, the table of runs, statistics. Never imports torch."""

@@ -1,10 +1,6 @@
-"""The table of runs: what each was, and what became of it.
+"""The table of runs, `summary.csv`: one row per run with what it was and how it ended."""
 
-python -m collapse.analysis.summary --spec ANALYSIS_JSON --runs RUNDIR... --out results/<name>/summary.csv
-"""
-
-import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,44 +10,45 @@ import xarray as xr
 
 from collapse.analysis.transition import find_transition, last_steps, loss_before
 from collapse.config.analysis import AnalysisConfig
-from collapse.config.option import parse_option
-from collapse.errors import run_stage
 from collapse.files import write_atomic
 from collapse.store.read import finished_runs, load_run, spec_of
 
 
 def summarize(results: str | Path, config: AnalysisConfig | None = None) -> pd.DataFrame:
-    """One row a finished run of a results folder; index `run_id`, columns as in `row`.
+    """One row per finished run of a results folder; index `run_id`, columns as in `row`.
 
     Args:
         results: `results/<name>`.
-        config: Thresholds; the default ones if left out.
+        config: Thresholds; the defaults if omitted.
 
     Raises:
-        CollapseError: where no run is finished, or a finished one is damaged.
+        CollapseError: where no run is finished, or a finished run is damaged.
     """
     return table(finished_runs(results), config or AnalysisConfig())
 
 
 def table(runs: Iterable[Path], config: AnalysisConfig) -> pd.DataFrame:
-    """One row a run, in the given order.
+    """One row per run, in the given order; index `run_id`, columns as in `row`.
 
     Args:
         runs: Folders of finished runs.
         config: Thresholds.
+
+    Raises:
+        CollapseError: where a run is missing, unfinished or damaged.
     """
     return pd.DataFrame([row(load_run(run), config) for run in runs]).set_index("run_id")
 
 
 def row(run: xr.Dataset, config: AnalysisConfig) -> dict[str, Any]:
-    """A run in a line.
+    """A run's row.
 
     Returns:
-        `run_id`, `placement`, `lr` (peak), `warmup_steps`, `seed`, `scope` from its spec; `steps` that it made,
-        recorded or not; `collapsed`, `transition_step` and `transition_length` (steps; NaN where none);
-        `loss_before_transition`, the lowest that it had learned to by then (by its end where none); `loss_final` and
-        `tsim_final`, means over what was recorded of its last `final_steps`; `freq_loss` of its own scope and
-        `validation_loss`; `ended`: "completed", or why it did not. Losses in nats.
+        `run_id`, `placement`, `lr` (peak), `warmup_steps`, `seed` and `scope` from the run's spec; `steps`, how many
+        the run made, recorded or not; `collapsed`, `transition_step` and `transition_length` (steps; NaN without a
+        transition); `loss_before_transition`, see `loss_before`; `loss_final` and `tsim_final`, means over the recorded
+        steps among the last `final_steps`; `freq_loss` of the run's scope and `validation_loss`; `ended`: "completed",
+        or why the run ended early. Losses in nats.
     """
     spec = spec_of(run)
     training = spec["training"]
@@ -79,19 +76,19 @@ def row(run: xr.Dataset, config: AnalysisConfig) -> dict[str, Any]:
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """The table that this module's command wrote."""
+    """The table of a CSV file that `write_table` wrote."""
     return pd.read_csv(path, index_col="run_id", float_precision="round_trip")
 
 
-def _main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m collapse.analysis.summary", description=__doc__)
-    parser.add_argument("--spec", required=True, help="the config's `analysis` section, JSON")
-    parser.add_argument("--runs", required=True, nargs="+", type=Path, help="folders of finished runs")
-    parser.add_argument("--out", required=True, type=Path, help="CSV file to write")
-    options = parser.parse_args()
-    summary = table(options.runs, parse_option(AnalysisConfig, "--spec", options.spec))
-    write_atomic(options.out, summary.to_csv())
+def write_table(runs: Sequence[Path], config: AnalysisConfig, out: Path) -> None:
+    """Write the table of runs as CSV.
 
+    Args:
+        runs: Folders of finished runs, in the order of the rows.
+        config: Thresholds.
+        out: The CSV file.
 
-if __name__ == "__main__":
-    run_stage(_main)
+    Raises:
+        CollapseError: where a run is missing, unfinished or damaged; nothing is written then.
+    """
+    write_atomic(out, table(runs, config).to_csv())

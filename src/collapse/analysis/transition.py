@@ -1,24 +1,24 @@
 """When a run collapsed: the sharp rise of last-layer token similarity, from stored metrics only.
 
-The definition, for last-layer token similarity t(s) at the measured (recorded, finite) steps s, smoothed by a running
-median of `smoothing_steps` of them, with thresholds from `AnalysisConfig`. Not every step of a run need be recorded:
-lengths are differences of step numbers, and "first" and "last" are among the measured steps.
+Let t(s) be the last-layer token similarity at the measured (recorded, finite) steps s, smoothed by a running median
+over `smoothing_steps` of them. A run may have recorded only some steps: lengths are differences of step numbers, and
+"first" and "last" mean measured steps. The thresholds are those of `AnalysisConfig`.
 
-1. The run is *collapsed* if t stays above `collapsed_tsim` over its last `final_steps` steps (over all of a shorter
-   run). The other points are defined for collapsed runs only.
-2. The final collapsed stretch starts at the first step with t > `collapsed_tsim` after the last step with
-   t < `repaired_tsim`. So an earlier dip to t = 1 is no part of it if it was repaired, that is, if t came back below
-   `repaired_tsim`; small relapses between the thresholds do not end the stretch.
-3. The *rise* runs from the end of the previous collapsed stretch (the run's first step where there was none) to that
-   start. With t0 the lowest t in it, its *steepest part* is the one in which t gains (1 - t0)/2 for good in the fewest
-   steps.
-4. The *earlier level* is the lowest t within four times as many steps before the steepest part: the level just before
-   the rise, whatever slow drift had brought t there.
-5. The *transition step* is the first step after the last with t <= level + `rise_fraction` (1 - level).
-6. The transition is over at the first step from which t > `collapsed_tsim` for good; its length is counted from the
-   transition step to there.
+1. The run is *collapsed* if t stays above `collapsed_tsim` over its last `final_steps` steps (over all steps of a
+   shorter run). The other points are defined for collapsed runs only.
+2. The *final collapsed stretch* starts at the first step with t > `collapsed_tsim` after the last step with
+   t < `repaired_tsim`. An earlier excursion to t = 1 is not part of it if it was repaired, that is, if t fell below
+   `repaired_tsim` again. Small relapses between the two thresholds do not end the stretch.
+3. The *rise* lasts from the end of the previous collapsed stretch (from the run's first step if there was none) to the
+   start of the final one. Let t0 be the lowest t in it. Its *steepest part* is where t gains (1 - t0)/2 for good in the
+   fewest steps.
+4. The *earlier level* is the lowest t at the start of the steepest part and within four times as many steps before it:
+   the level just before the rise, however t drifted there.
+5. The *transition step* is the first step after the last one with t <= level + `rise_fraction` (1 - level).
+6. The transition ends at the first step from which t > `collapsed_tsim` for good. Its length is the number of steps
+   from the transition step to there.
 
-A run that is above `collapsed_tsim` from its first step on has its transition there, with length 0.
+If t is above `collapsed_tsim` from the first step on, the transition is at the first step and has length 0.
 """
 
 from dataclasses import dataclass
@@ -31,18 +31,19 @@ from numpy.typing import ArrayLike, NDArray
 from collapse.config.analysis import AnalysisConfig
 
 REACH = 4
-"""How far before the steepest part, in its own lengths, the earlier level is sought: a logistic rise has not begun."""
+"""How far before the steepest part, in its own lengths, to look for the earlier level: there a logistic rise has not
+begun."""
 
 
 @dataclass(frozen=True)
 class Transition:
-    """When, if at all, a run collapsed. Steps are NaN where the run did not."""
+    """When a run collapsed; the steps are NaN if it did not."""
 
     collapsed: bool
     step: float
-    """First step of the sharp rise."""
+    """First step of the sharp rise, the transition step."""
     settled: float
-    """First step from which last-layer token similarity is above the threshold for good."""
+    """First step from which last-layer token similarity stays above `collapsed_tsim`."""
 
     @property
     def length(self) -> float:
@@ -58,7 +59,7 @@ def find_transition(steps: ArrayLike, tsim: ArrayLike, config: AnalysisConfig) -
 
     Args:
         steps: Optimizer steps, (S,), increasing.
-        tsim: Last-layer token similarity at these steps, (S,); NaN where it was not measured.
+        tsim: Last-layer token similarity at these steps, (S,); NaN where not measured.
         config: Thresholds.
     """
     curve = pd.Series(np.asarray(tsim, float), index=np.asarray(steps)).dropna()
@@ -74,16 +75,12 @@ def find_transition(steps: ArrayLike, tsim: ArrayLike, config: AnalysisConfig) -
     return Transition(collapsed=True, step=float(curve.index[onset]), settled=float(curve.index[settled]))
 
 
-def transition_of(run: xr.Dataset, config: AnalysisConfig) -> Transition:
-    """The transition of a run, from its `tsim_final`."""
-    return find_transition(run["step"].values, run["tsim_final"].values, config)
-
-
 def loss_before(run: xr.Dataset, step: float, config: AnalysisConfig) -> float:
-    """The lowest loss that a run had reached before a step: its lowest mean over `final_steps` consecutive steps, nats.
+    """The lowest loss that a run had reached before a step, in nats.
 
-    The mean is over those of them that were recorded. With fewer steps than that before it, the mean of them all;
-    without any, NaN. A NaN step stands for the run's end.
+    This is the lowest mean over `final_steps` consecutive steps, of which only the recorded ones count. If fewer than
+    `final_steps` steps come before, it is the mean of all of them; NaN if there are none. A NaN step stands for the end
+    of the run.
     """
     loss = run["loss"].to_series()
     loss = (loss if np.isnan(step) else loss[loss.index < step]).dropna()
@@ -99,19 +96,19 @@ def loss_before(run: xr.Dataset, step: float, config: AnalysisConfig) -> float:
 
 
 def last_steps(steps: NDArray[np.int_], count: int) -> NDArray[np.bool_]:
-    """Which of some ascending steps are among the last `count` up to the last of them."""
+    """Which ascending steps (S,) lie within the last `count` step numbers up to the last of them: (S,)."""
     among: NDArray[np.bool_] = steps + count > steps[-1:]
     return among
 
 
 def _last(condition: NDArray[np.bool_]) -> int:
-    """Index of the last true value; -1 where there is none."""
+    """Index of the last true value; -1 if there is none."""
     found = np.flatnonzero(condition)
     return int(found[-1]) if len(found) else -1
 
 
 def _onset(steps: NDArray[np.int_], t: NDArray[np.float64], rise_fraction: float) -> int:
-    """Index of the first step of the sharp rise that ends at the last value of `t`, taken at some steps."""
+    """Index of the transition step in a rise `t` (S,) that ends at its last value, at `steps` (S,)."""
     lowest = t.min()
     half = (1 - lowest) / 2
     reached = np.minimum.accumulate(t[::-1])[::-1]  # t never falls below this again

@@ -1,11 +1,4 @@
-"""The paper's statements about collapsed states and about expectations, on states constructed in float64.
-
-python -m collapse.checks.collapsed_states --spec COLLAPSED_JSON --code FINGERPRINT
-    --out results/<name>/probes/collapsed_states.zarr
-"""
-
-from argparse import ArgumentParser
-from pathlib import Path
+"""The paper's statements about collapsed states and about expectations, on states constructed in float64."""
 
 import numpy as np
 import torch
@@ -14,17 +7,14 @@ import xarray as xr
 from collapse.checks.expectations import attention_checks, conditional_checks, ffn_checks, rescaling_checks
 from collapse.checks.gradients import contraction_checks, growth_checks, near_collapse_checks
 from collapse.checks.network import Trial
-from collapse.checks.statements import STATEMENTS, Comparison, worst
+from collapse.checks.statements import RELATIONS, Comparison, worst
 from collapse.checks.stationarity import loss_checks, network_checks, sublayer_checks
-from collapse.config.option import parse_option
-from collapse.config.probe import CollapsedSpec
-from collapse.errors import run_stage
+from collapse.config.base import NonNegativeInt, Section
 from collapse.progress import Progress
-from collapse.provenance import provenance
-from collapse.store.dataset import described, publish_dataset
+from collapse.store.job import Job
 
 TRIALS = 8
-"""Constructed states a statement."""
+"""Random constructions per statement."""
 CHECKS = (
     contraction_checks,
     near_collapse_checks,
@@ -37,66 +27,54 @@ CHECKS = (
     conditional_checks,
     rescaling_checks,
 )
-"""Trial to comparisons by statement; together they are all of `STATEMENTS`."""
+"""Each turns a trial into comparisons by statement; together they compare every statement of `RELATIONS`."""
 VARIABLES = {
-    "measured": ("measured value, of the comparison that is furthest from the statement", "", "see source"),
-    "stated": ("what the statement says of it", "", "see source"),
-    "scale": ("size that the difference is seen against: a natural magnitude, or a standard error", "", "see source"),
-    "statement": ("name of the statement", "", "see source"),
-    "trial": ("random construction, counted from 0", "", "see source"),
-    "relation": ("how measured relates to stated", "", "see source"),
-    "source": ("where the paper states it", "", "see source"),
-    "about": ("the statement in a line", "", "see source"),
-    "tolerance": ("largest violation, in units of scale, that is rounding or sampling noise", "1", "see source"),
-}  # fmt: skip
+    "measured": ("measured value, of the comparison that is furthest from the statement", "", "docs/claims.md"),
+    "stated": ("what the statement says about it", "", "docs/claims.md"),
+    "scale": ("size to compare the difference with: a natural magnitude, or a standard error", "", "docs/claims.md"),
+    "statement": ("name of the statement", "", "docs/claims.md"),
+    "trial": ("random construction, counted from 0", "", "docs/claims.md"),
+    "relation": ("how measured should relate to stated", "", "docs/claims.md"),
+}
 """Name to (long name, units, source)."""
 
 
+class Spec(Section):
+    """What determines the constructed states."""
+
+    seed: NonNegativeInt
+
+
 def check(trial: Trial) -> dict[str, Comparison]:
-    """All statements on one trial's constructions: of each the comparison that is furthest from it."""
+    """The statements on the constructions of one trial: for each the comparison that is furthest from it."""
     found: dict[str, Comparison] = {}
     for checks in CHECKS:
         found |= checks(trial)
-    return {name: worst(statement.relation, found[name]) for name, statement in STATEMENTS.items()}
+    return {name: worst(relation, found[name]) for name, relation in RELATIONS.items()}
 
 
 @torch.enable_grad()
-def measure(spec: CollapsedSpec, trials: int = TRIALS) -> xr.Dataset:
-    """All statements on all trials: variables of `VARIABLES`, dims (statement, trial).
+def try_statements(seed: int, trials: int = TRIALS) -> xr.Dataset:
+    """All statements on all trials: the variables of `VARIABLES`, dims (statement, trial).
 
     Args:
-        spec: The seed.
+        seed: Seed of the random constructions.
         trials: How many random constructions, at least 2.
     """
     progress = Progress("collapsed_states", "trials")
     found = []
     for index in range(trials):
-        found.append(check(Trial.draw(spec.seed, index, trials)))
+        found.append(check(Trial.draw(seed, index, trials)))
         progress.update(index + 1, (index + 1) / trials)
     dims = ("statement", "trial")
     values = {
-        name: (dims, np.array([[getattr(trial[statement], name) for trial in found] for statement in STATEMENTS]))
+        name: (dims, np.array([[getattr(trial[statement], name) for trial in found] for statement in RELATIONS]))
         for name in Comparison._fields
     }
-    about = {
-        name: ("statement", [getattr(statement, name) for statement in STATEMENTS.values()])
-        for name in ("relation", "source", "about", "tolerance")
-    }
-    return xr.Dataset(values, {"statement": list(STATEMENTS), "trial": np.arange(trials)} | about)
+    relation = ("statement", list(RELATIONS.values()))
+    return xr.Dataset(values, {"statement": list(RELATIONS), "trial": np.arange(trials), "relation": relation})
 
 
-def _main() -> None:
-    parser = ArgumentParser(prog="python -m collapse.checks.collapsed_states", description=__doc__)
-    parser.add_argument("--spec", required=True, help="the seed, JSON")
-    parser.add_argument("--code", required=True, help="fingerprint of the probe's code")
-    parser.add_argument(
-        "--out", required=True, type=Path, help="Zarr folder to write; its manifest is written beside it"
-    )
-    options = parser.parse_args()
-    spec = parse_option(CollapsedSpec, "--spec", options.spec)
-    origin = provenance(options.code, device="cpu", threads=torch.get_num_threads())
-    publish_dataset(described(measure(spec), VARIABLES), options.out, spec.canonical(), origin)
-
-
-if __name__ == "__main__":
-    run_stage(_main)
+def measure(job: Job[Spec]) -> xr.Dataset:
+    """The dataset: all statements on `TRIALS` random constructions, see `try_statements`."""
+    return try_statements(job.spec.seed)

@@ -1,1 +1,1 @@
-"""Claims of the paper and of its critics, and their verdicts, computed from stored results."""
+"""Claims of the paper and of its critics, and their verdicts, computed from stored datasets."""

@@ -1,6 +1,5 @@
-"""Claims about attention matrices at initialization, and what makes the formula differ (Appendix F, figure 1)."""
+"""Claims about attention matrices at initialization, and why the closed form is not exact (Appendix F, figure 1)."""
 
-import math
 from collections.abc import Callable
 from functools import partial
 
@@ -8,31 +7,29 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from collapse.claims.judging import (
+from collapse.analysis.statistics import (
     SMALLEST_SAMPLE,
-    Claim,
     Measured,
     NotMeasured,
-    Range,
-    by_jackknife,
     over_blocks,
     select,
+    share_of_gap,
 )
+from collapse.claims.judging import Claim, Range
 from collapse.store.dataset import spec_of
 
 Array = NDArray[np.float64]
 PAPER = {"layers": 48, "width": 512, "heads": 4, "ffn_width": 1536, "sequence_length": 2048}
-"""The model that the paper's numbers in Appendix F.2 are of."""
+"""Shape of the model of Appendix F.2."""
 INITIALIZATIONS = 32
-"""Over how many the paper averages."""
-GAPS = ("gap_prefix", "gap_ratio", "gap_equal")
+"""How many initializations the paper averages over."""
 
 
 def proxy_error(data: xr.Dataset, variable: str) -> Measured:
-    """A relative error of Appendix F.1 in every layer.
+    """A relative error of Appendix F.1, by layer.
 
     Raises:
-        NotMeasured: with fewer initializations than the paper's, whose sampling noise would be in it.
+        NotMeasured: with fewer initializations than the paper has, whose sampling noise would increase the error.
     """
     first, last = spec_of(data)["seeds"]
     if last - first < INITIALIZATIONS:
@@ -41,10 +38,10 @@ def proxy_error(data: xr.Dataset, variable: str) -> Measured:
 
 
 def prefix_error(data: xr.Dataset, statistic: Callable[[xr.DataArray], xr.DataArray]) -> Measured:
-    """A statistic over layers of ||E[P] - C_n||/||C_n||, at the paper's shape and number of initializations.
+    """A statistic over layers of ||E[P] - C_n||_F/||C_n||_F, at the paper's shape and number of initializations.
 
     Raises:
-        NotMeasured: where the dataset has another shape.
+        NotMeasured: where the dataset has another shape or number of initializations.
     """
     spec = spec_of(data)
     first, last = spec["seeds"]
@@ -55,22 +52,23 @@ def prefix_error(data: xr.Dataset, statistic: Callable[[xr.DataArray], xr.DataAr
 
 
 def squared_bias(bias: Array, noise: Array) -> Array:
-    """b^2 in every layer."""
+    """b^2 by layer."""
     return bias
 
 
 def noise_share(bias: Array, noise: Array) -> Array:
-    """Share of noise in the squared prefix error of as many initializations as the paper's, mean over layers."""
+    """Share of noise in the squared prefix error of the paper's number of initializations, mean over layers."""
     return np.asarray(np.mean(noise / (INITIALIZATIONS * bias + noise), -1))
 
 
 def prefix_parts(data: xr.Dataset, statistic: Callable[[Array, Array], Array]) -> Measured:
-    """A statistic of b^2 and v by layer, where the squared prefix error of N initializations is b^2 + v/N.
+    """A statistic of b^2 and v by layer: the squared prefix error of N initializations has the expectation b^2 + v/N.
 
-    b is what infinitely many would leave. Its square is estimated without bias, and so may be below 0.
+    b is the error that infinitely many initializations would leave. The estimate of b^2 is unbiased, so it can be
+    negative.
 
     Raises:
-        NotMeasured: with one initialization, where the two cannot be told apart.
+        NotMeasured: with one initialization, which cannot tell b from v.
     """
     single = data["prefix_error_seed"].transpose("seed", "layer").values ** 2
     sizes = data["block_seeds"].values
@@ -90,39 +88,9 @@ def prefix_parts(data: xr.Dataset, statistic: Callable[[Array, Array], Array]) -
     return over_blocks(whole, [part(error, block != left) for left, error in enumerate(errors)], sizes)
 
 
-def share_of_gap(data: xr.Dataset, gap: str) -> Measured:
-    """Share of an approximation in the gap between measured and predicted increments, at one variance and placement.
-
-    Gaps are averaged over networks, and their absolute values summed over layers. Sampling noise adds to an absolute
-    value, whatever the sign; so the error is that of the jackknife over networks together with what noise would add.
-    """
-
-    def share(part: xr.Dataset) -> xr.DataArray:
-        sums = _absolute_sums(part)
-        return sums.sel(gap=gap) / sums.sum("gap", skipna=False)
-
-    found = by_jackknife(data, share)
-    noises = [_noise(data[f"{name}_se"]) if f"{name}_se" in data else 0.0 for name in GAPS]
-    value = float(np.asarray(found.values))
-    noise = (noises[GAPS.index(gap)] + value * sum(noises)) / _absolute_sums(data).sum(skipna=False).values
-    return Measured(value, float(np.hypot(found.errors, noise)), found.degrees)
-
-
 def gap_share(data: xr.Dataset, gap: str) -> Measured:
-    """Share of an approximation in the gap under Post-Norm at standard variance."""
+    """Share of one approximation in the gap, Post-Norm, standard variance."""
     return share_of_gap(select(data, placement="post", variance_scale=1.0), gap)
-
-
-def _absolute_sums(data: xr.Dataset) -> xr.DataArray:
-    """Sums over layers of the absolute gaps, averaged over networks: dim gap."""
-    gaps = data[list(GAPS)].mean("seed", skipna=False).to_dataarray("gap")
-    return abs(gaps).sum("layer", skipna=False)
-
-
-def _noise(errors: xr.DataArray) -> float:
-    """Sum over layers of the mean absolute value of noise with these standard errors, averaged over networks."""
-    error: xr.DataArray = (errors**2).sum("seed", skipna=False) ** 0.5 / errors.sizes["seed"]
-    return math.sqrt(2 / math.pi) * float(error.sum("layer", skipna=False))
 
 
 _FIGURE_9 = "||E[P] - C_n||_F/||C_n||_F over 32 initializations and the heads, at the paper's shape"
@@ -186,4 +154,4 @@ CLAIMS = (
         ("approximations",), partial(gap_share, gap="gap_ratio"),
     ),
 )  # fmt: skip
-"""Claims that the attention matrices and the approximation split decide."""
+"""Claims that the attention matrices and the approximations decide."""

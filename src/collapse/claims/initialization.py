@@ -1,6 +1,6 @@
 """Claims about token similarity at initialization, read from the increments (figures 1 and 2).
 
-Where no other setting is named: text as input, standard variance, a = 0.
+Unless a function names another setting: text as input, standard variance, a = 0.
 """
 
 from functools import partial
@@ -9,18 +9,56 @@ import numpy as np
 import xarray as xr
 from scipy.stats import spearmanr
 
-from collapse.claims.judging import (
-    Claim,
+from collapse.analysis.statistics import (
     Measured,
     NotMeasured,
-    Range,
     by_jackknife,
     over_seeds,
+    ratio_of_means,
     select,
     several,
 )
-from collapse.claims.settings import PLACEMENTS, along, at_standard, ratio_of_means, require_growth
+from collapse.claims.judging import Claim, Range
 from collapse.theory.ffn import swiglu_moment
+
+STANDARD: dict[str, str | float] = {"input": "tokens", "variance_scale": 1.0, "deescalation": 0.0}
+PLACEMENTS = ("post", "pre")
+
+
+def at_standard(data: xr.Dataset, placement: str, sublayer: str, **other: str | float) -> xr.Dataset:
+    """The increments at one placement and sublayer, at the standard settings unless `other` names another value."""
+    return select(data, **{**STANDARD, "placement": placement, "sublayer": sublayer, **other})
+
+
+def along(data: xr.Dataset, axis: str, placement: str, sublayer: str, least: int = 2) -> xr.Dataset:
+    """The increments at every measured value of one setting, ascending; the other setting is the standard one.
+
+    Args:
+        data: The increments.
+        axis: The setting: "variance_scale" or "deescalation".
+        placement: "post" or "pre".
+        sublayer: "attention" or "ffn".
+        least: How many values are needed.
+
+    Raises:
+        NotMeasured: where fewer were measured.
+    """
+    fixed = {name: value for name, value in STANDARD.items() if name != axis}
+    found = select(data, **{**fixed, "placement": placement, "sublayer": sublayer})
+    found = found.isel({axis: found["tsim_x"].notnull().any(("seed", "layer")).values}).sortby(axis)
+    if found.sizes[axis] < least:
+        raise NotMeasured(f"{axis} at {least} values or more, for {placement} {sublayer}")
+    return found
+
+
+def require_growth(increments: xr.DataArray) -> None:
+    """Checks that increments, dim seed, are clearly positive, so that a share of them means something.
+
+    Raises:
+        NotMeasured: where their mean is not clearly positive.
+    """
+    if Range(low=0).judge(over_seeds(increments))[1] != "holds":
+        raise NotMeasured("a growth of token similarity to compare with")
 
 
 def attention_increments(data: xr.Dataset) -> Measured:
@@ -29,7 +67,7 @@ def attention_increments(data: xr.Dataset) -> Measured:
 
 
 def rank_agreement(data: xr.Dataset) -> Measured:
-    """Rank correlation, over layers and variances, of attention's predicted and measured increments, by placement."""
+    """Rank correlation of predicted and measured increments of attention over layers and variances, by placement."""
 
     def correlation(part: xr.Dataset) -> float:
         mean = part[["increment_predicted", "increment"]].mean("seed", skipna=False)
@@ -53,25 +91,29 @@ def scale_agreement(data: xr.Dataset, sublayer: str) -> Measured:
 
 
 def variance_steps(data: xr.Dataset) -> Measured:
-    """Growth of attention's increment in layer 1 from each variance to the next: there all have the same t."""
+    """Growth of attention's increment from each variance to the next, in layer 1, where all have the same t."""
     first = (along(data, "variance_scale", placement, "attention").isel(layer=0) for placement in PLACEMENTS)
     return several(over_seeds(layer["increment"].diff("variance_scale")) for layer in first)
 
 
 def post_above_pre(data: xr.Dataset) -> Measured:
-    """Token similarity behind the last layer, Post-Norm minus Pre-Norm, seed by seed."""
+    """Token similarity after the last layer, Post-Norm minus Pre-Norm, seed by seed."""
     post, pre = (at_standard(data, placement, "ffn")["tsim_y"].isel(layer=-1) for placement in PLACEMENTS)
     return over_seeds(post - pre)
 
 
 def amount_over_depth(data: xr.Dataset) -> Measured:
-    """Amount of attention in the last layer over that in the first, Pre-Norm."""
+    """Amount of attention s in the last layer over that in the first, Pre-Norm."""
     amount = at_standard(data, "pre", "attention")["amount"]
     return over_seeds(amount.isel(layer=-1) / amount.isel(layer=0))
 
 
 def amount_linearity(data: xr.Dataset) -> Measured:
-    """R^2 of a straight line through 1/s against the layer, Pre-Norm; with the sign of its slope."""
+    """R^2 of a straight line through 1/s against the layer, Pre-Norm, with the sign of its slope.
+
+    Raises:
+        NotMeasured: with fewer than three layers.
+    """
     amount = at_standard(data, "pre", "attention")["amount"]
     if amount.sizes["layer"] < 3:
         raise NotMeasured("three layers")
@@ -85,19 +127,19 @@ def amount_linearity(data: xr.Dataset) -> Measured:
 
 
 def amount_deviation(data: xr.Dataset) -> Measured:
-    """Relative deviation of every layer's amount of attention from the first's, Post-Norm."""
+    """Relative deviation of the amount of attention in each layer from that in the first, Post-Norm."""
     amount = at_standard(data, "post", "attention")["amount"]
     return Measured(abs(amount / amount.isel(layer=0) - 1).values)
 
 
 def deescalation_steps(data: xr.Dataset, depth: str) -> Measured:
-    """Fall of token similarity from each a to the next, Post-Norm: behind the `last` or the `first` attention."""
+    """Decrease of token similarity from each a to the next after the `last` or the `first` attention, Post-Norm."""
     found = along(data, "deescalation", "post", "attention").isel(layer=-1 if depth == "last" else 0)
     return over_seeds(-found["tsim_y"].diff("deescalation"))
 
 
 def remaining_growth(data: xr.Dataset) -> Measured:
-    """Growth of token similarity over the depth with a = 1, over that with a = 0, Post-Norm."""
+    """Growth of token similarity over the depth at a = 1 over that at a = 0, Post-Norm."""
     found = along(data, "deescalation", "post", "ffn")
     start = at_standard(data, "post", "attention")["tsim_x"].isel(layer=0)
     left, full = (select(found, deescalation=a)["tsim_y"].isel(layer=-1) - start for a in (1.0, 0.0))
@@ -106,7 +148,7 @@ def remaining_growth(data: xr.Dataset) -> Measured:
 
 
 def vanishing_increment(data: xr.Dataset) -> Measured:
-    """Attention's increments summed over layers, with a = 1 over those with a = 0, by placement."""
+    """Attention's increments summed over layers at a = 1, over the same at a = 0, by placement."""
 
     def share(placement: str) -> Measured:
         left, full = (
@@ -120,11 +162,11 @@ def vanishing_increment(data: xr.Dataset) -> Measured:
 
 
 def saturation(data: xr.Dataset, *, compared: bool) -> Measured:
-    """Attention's increment in the last layer over the largest one of all layers, at the largest variance, Post-Norm.
+    """Attention's increment in the last layer over the largest of all layers, at the largest variance, Post-Norm.
 
     Args:
         data: The increments.
-        compared: Takes the same of Pre-Norm off.
+        compared: Subtract the same share under Pre-Norm.
     """
 
     def last_share(part: xr.Dataset) -> xr.DataArray:
@@ -140,13 +182,13 @@ def saturation(data: xr.Dataset, *, compared: bool) -> Measured:
 
 
 def damping(data: xr.Dataset) -> Measured:
-    """Increments of the FFN summed over layers, by placement."""
+    """The FFN's increments summed over layers, by placement."""
     increments = (at_standard(data, placement, "ffn")["increment"] for placement in PLACEMENTS)
     return several(over_seeds(increment.sum("layer", skipna=False)) for increment in increments)
 
 
 def damping_share(data: xr.Dataset) -> Measured:
-    """What the FFN takes off token similarity over what attention adds, both summed over layers, by placement."""
+    """Decrease of token similarity by the FFN over the increase by attention, both summed over layers, by placement."""
 
     def share(placement: str) -> Measured:
         ffn, attention = (
@@ -160,7 +202,7 @@ def damping_share(data: xr.Dataset) -> Measured:
 
 
 def damping_over_bound(data: xr.Dataset, variable: str) -> Measured:
-    """An FFN increment over xi m(1), by placement and layer: the mean over seeds."""
+    """Mean over seeds of an increment of the FFN (`variable`) over xi m(1), by placement and layer."""
     largest = float(swiglu_moment(1.0, 1 / 3))
     sites = (at_standard(data, placement, "ffn") for placement in PLACEMENTS)
     return several(over_seeds(site[variable] / (site["amount"] * largest)) for site in sites)

@@ -1,38 +1,34 @@
-"""Claims about row norms at initialization and what RMSNorm makes of them, read from the increments (Appendix C.5).
+"""Claims about row norms at initialization and about RMSNorm, read from the increments (Appendix C.5).
 
-Where no other setting is named: text as input, standard variance, a = 0.
+Unless a function names another setting: text as input, standard variance, a = 0.
 """
 
 import numpy as np
 import xarray as xr
 
-from collapse.claims.judging import (
-    SMALLEST_SAMPLE,
-    Claim,
-    Measured,
-    NotMeasured,
-    Range,
-    by_jackknife,
-    over_seeds,
-)
-from collapse.claims.settings import at_standard
+from collapse.analysis.statistics import SMALLEST_SAMPLE, Measured, NotMeasured, by_jackknife, over_seeds
+from collapse.claims.initialization import at_standard
+from collapse.claims.judging import Claim, Range
 from collapse.theory.normalization import rms_similarity_bounds
 
 ROUNDING = 1e-5
-"""Of token similarities in float32."""
+"""Rounding error of token similarities in float32."""
 
 
 def ffn_profile(data: xr.Dataset) -> Measured:
-    """Relative deviation of mean squared row norms behind the FFN from their mean over positions, Post-Norm."""
+    """Relative deviation of mean squared row norms after the FFN from their mean over positions, Post-Norm."""
     rows = at_standard(data, "post", "ffn")["row_square"].mean("layer", skipna=False)
     return over_seeds(rows / rows.mean("position", skipna=False) - 1)
 
 
 def attention_profile(data: xr.Dataset) -> Measured:
-    """Squared relative deviation of the branch's part of squared row norms behind attention from Lemma C.5, Post-Norm.
+    """Squared relative deviation of what attention adds to squared row norms from Lemma C.5, Post-Norm.
 
-    The squared norm, over positions, of a mean over seeds exceeds that of its expectation by the sum of the squared
-    standard errors, which is taken off. So it may be below 0.
+    Noise of the seeds increases the squared deviation by the sum, over positions, of the squared standard errors. This
+    sum is subtracted, so the result can be negative.
+
+    Raises:
+        NotMeasured: with fewer than `SMALLEST_SAMPLE` seeds.
     """
 
     def deviation(part: xr.Dataset) -> float:
@@ -49,13 +45,13 @@ def attention_profile(data: xr.Dataset) -> Measured:
 
 
 def attention_profile_fall(data: xr.Dataset) -> Measured:
-    """Mean squared row norm behind attention at the first position minus that at the last positions, Post-Norm."""
+    """Mean squared row norm after attention at the first position minus that at the last one, Post-Norm."""
     rows = at_standard(data, "post", "attention")["row_square"].mean("layer", skipna=False)
     return over_seeds(rows.isel(position=0) - rows.isel(position=-1))
 
 
 def rms_violations(data: xr.Dataset) -> Measured:
-    """Number of sites, of all settings, where token similarity behind RMSNorm leaves the bounds of Theorem C.6."""
+    """Number of sublayers, over all settings and seeds, whose token similarity after RMSNorm violates Theorem C.6."""
     t, eta, after = (data[name].values for name in ("tsim_y", "rms_spread", "tsim_normed"))
     stated = np.isfinite(t) & np.isfinite(after) & (eta < 1)
     low, high = rms_similarity_bounds(np.clip(t[stated], 0, 1), eta[stated])

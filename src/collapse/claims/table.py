@@ -1,64 +1,91 @@
-"""Which statements of the paper hold: one row a claim, each verdict computed from stored results.
+"""The table of claims, `claims.csv`: one row per claim with its verdict."""
 
-python -m collapse.claims.table --increments ZARR --attention ZARR --approximations ZARR --collapsed-states ZARR
-    --swiglu-moment ZARR --concentration ZARR --out results/<name>/claims.csv
-
-The same rows go to `claims.json` beside it. A dataset that is not given leaves its claims undecided.
-"""
-
-import argparse
 import json
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 import pandas as pd
 
-from collapse.claims import attention as claims_attention
-from collapse.claims import checks as claims_collapsed
-from collapse.claims import initialization as claims_increments
-from collapse.claims import row_norms as claims_rows
-from collapse.claims import theory as claims_theory
-from collapse.claims.judging import Claim, Row, assess
-from collapse.errors import run_stage
+from collapse.errors import CollapseError
 from collapse.files import write_atomic
-from collapse.store.dataset import load_dataset
 
-CLAIMS: tuple[Claim, ...] = (
-    *claims_increments.CLAIMS,
-    *claims_rows.CLAIMS,
-    *claims_theory.CLAIMS,
-    *claims_attention.CLAIMS,
-    *claims_collapsed.CLAIMS,
-)
-"""Every claim, in the order of the table."""
-DATASETS = ("increments", "attention", "approximations", "collapsed_states", "swiglu_moment", "concentration")
-"""What claims are read from: an option of the command each."""
+Verdict = Literal["fails", "undecided", "holds"]
+MARKS: dict[Verdict, str] = {"fails": "✗", "undecided": "?", "holds": "✓"}
+"""Verdict to the sign that distinguishes it without colour; in the order of the report."""
 
 
-def write_claims(rows: Iterable[Row], path: Path) -> None:
-    """Write rows as CSV and, beside it, as JSON, where a value that is not known is null."""
+class ClaimRow(NamedTuple):
+    """One row of the table."""
+
+    id: str
+    statement: str
+    source: str
+    figure: str
+    """Number or name of the figure that the claim belongs to; empty if none."""
+    quantity: str
+    value: float
+    """The value that decides; NaN where nothing was measured."""
+    threshold: str
+    verdict: Verdict
+    evidence: str
+    """Names of the datasets, separated by commas."""
+
+    @property
+    def mark(self) -> str:
+        """Sign of the verdict."""
+        return MARKS[self.verdict]
+
+    @property
+    def number(self) -> str:
+        """The value in print, to four digits."""
+        return "–" if math.isnan(self.value) else f"{self.value:.4g}"
+
+
+def write_claims(rows: Iterable[ClaimRow], path: Path) -> None:
+    """Write rows as CSV and, beside it, as JSON, where an unknown value is null."""
     rows = list(rows)
     plain = [row._asdict() | {"value": None if math.isnan(row.value) else row.value} for row in rows]
-    write_atomic(path, pd.DataFrame(rows, columns=list(Row._fields)).to_csv(index=False))
+    write_atomic(path, pd.DataFrame(rows, columns=list(ClaimRow._fields)).to_csv(index=False))
     write_atomic(path.with_suffix(".json"), json.dumps(plain, indent=2, allow_nan=False) + "\n")
 
 
-def read_claims(path: Path) -> list[Row]:
-    """The rows that this module's command wrote as CSV."""
-    table = pd.read_csv(path, keep_default_na=False, na_values={"value": [""]}, float_precision="round_trip")
-    return [Row(*fields) for fields in table[list(Row._fields)].itertuples(index=False)]
+def read_claims(path: Path) -> list[ClaimRow]:
+    """The rows of a CSV file that `write_claims` wrote.
+
+    Raises:
+        CollapseError: where the file is missing or is not such a table.
+    """
+    columns = ClaimRow._fields
+    try:
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except FileNotFoundError:
+        raise CollapseError(f"{path}: the table of claims is missing; compute the claims first") from None
+    except ValueError as error:
+        raise CollapseError(f"{path}: cannot be read as CSV: {error}; compute the claims again") from None
+    if missing := [column for column in columns if column not in table]:
+        raise CollapseError(f"{path}: column {missing[0]} is missing; compute the claims again")
+    return [_row(path, dict(zip(columns, fields, strict=True))) for fields in table[list(columns)].to_numpy()]
 
 
-def _main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m collapse.claims.table", description=__doc__)
-    for name in DATASETS:
-        parser.add_argument(f"--{name.replace('_', '-')}", type=Path, help="Zarr folder")
-    parser.add_argument("--out", required=True, type=Path, help="CSV file to write; JSON is written beside it")
-    options = vars(parser.parse_args())
-    datasets = {name: load_dataset(options[name]) for name in DATASETS if options[name] is not None}
-    write_claims(assess(CLAIMS, datasets), options["out"])
+def _row(path: Path, fields: dict[str, str]) -> ClaimRow:
+    problem = f"{path}: claim {fields['id']}"
+    if fields["verdict"] not in MARKS:
+        raise CollapseError(f"{problem}: the verdict should be one of {', '.join(MARKS)} (got {fields['verdict']!r})")
+    try:
+        value = float(fields["value"] or "nan")
+    except ValueError:
+        raise CollapseError(f"{problem}: the value should be a number (got {fields['value']!r})") from None
+    return ClaimRow(**{**fields, "value": value})  # type: ignore[arg-type]
 
 
-if __name__ == "__main__":
-    run_stage(_main)
+def counts(rows: Sequence[ClaimRow]) -> str:
+    """How many claims have which verdict: `1 claim holds, 2 fail, 0 are undecided.`"""
+    found = Counter(row.verdict for row in rows)
+    fails, undecided, holds = (found[verdict] for verdict in MARKS)
+    return (
+        f"{holds} claim{' holds' if holds == 1 else 's hold'}, {fails} {'fails' if fails == 1 else 'fail'}, "
+        f"{undecided} {'is' if undecided == 1 else 'are'} undecided."
+    )

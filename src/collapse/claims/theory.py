@@ -1,29 +1,36 @@
-"""Claims about the closed forms themselves: where f1 peaks, m(rho), and concentration at growing width."""
+"""Claims about the closed forms: the maximum of f1, the moment m(rho), and concentration with growing width."""
 
 from functools import partial
 
 import numpy as np
 import xarray as xr
 
-from collapse.checks.statements import SAMPLED
-from collapse.claims.judging import ENOUGH_DRAWS, Claim, Measured, NotMeasured, Range, over_seeds
+from collapse.analysis.statistics import Measured, NotMeasured, over_seeds
+from collapse.claims.judging import SAMPLED, Claim, Range
 from collapse.store.dataset import spec_of
 from collapse.theory.attention import f1
 
 LENGTHS = (2, 16, 128, 2048, 1_000_000)
-"""Sequence lengths at which the peak is looked for."""
+"""Sequence lengths n at which the maximum of f1 is located."""
 GRID = np.linspace(0, 1, 20_001)
+"""Values of t."""
 XI = 1 / 9
 """xi at standard initialization."""
+ENOUGH_DRAWS = 1000
+"""With fewer draws the standard error of a Monte Carlo mean is too uncertain to compare with."""
 
 
 def peak_deviation() -> Measured:
-    """Distance of the grid's maximum of f1 from (n - 1)/(2 n), for every length."""
+    """Distance of the maximum of f1 on the grid from (n - 1)/(2 n), for each length."""
     return Measured([abs(GRID[np.argmax(f1(GRID, n))] - (n - 1) / (2 * n)) for n in LENGTHS])
 
 
 def _standard(data: xr.Dataset) -> xr.Dataset:
-    """m(rho) at standard initialization."""
+    """m(rho) at standard initialization, rho ascending.
+
+    Raises:
+        NotMeasured: where the dataset does not have that variance.
+    """
     at = np.flatnonzero(np.isclose(data["preact_variance"].values, 1 / 3, rtol=1e-9))
     if not len(at):
         raise NotMeasured("preact_variance 1/3")
@@ -31,7 +38,11 @@ def _standard(data: xr.Dataset) -> xr.Dataset:
 
 
 def moment(data: xr.Dataset, rho: float, factor: float = 1.0) -> Measured:
-    """m(rho) by quadrature at standard initialization, times a factor."""
+    """m(rho) by quadrature at standard initialization, times a factor.
+
+    Raises:
+        NotMeasured: where the dataset does not have that rho.
+    """
     found = _standard(data)
     if rho not in found["rho"].values:
         raise NotMeasured(f"rho {rho}")
@@ -39,15 +50,15 @@ def moment(data: xr.Dataset, rho: float, factor: float = 1.0) -> Measured:
 
 
 def moment_steps(data: xr.Dataset) -> Measured:
-    """Differences of m between neighbouring points of rho in [0, 1], at standard initialization."""
+    """Differences of m between neighbouring values of rho in [0, 1], at standard initialization."""
     return Measured(_standard(data)["moment"].diff("rho").values)
 
 
 def _in_errors(data: xr.Dataset, distance: xr.DataArray, error: xr.DataArray) -> Measured:
-    """|A distance of a Monte Carlo mean| in its standard errors.
+    """Absolute distances of Monte Carlo means in units of their standard errors.
 
     Raises:
-        NotMeasured: with fewer than `ENOUGH_DRAWS` draws, whose standard errors are too uncertain.
+        NotMeasured: with fewer than `ENOUGH_DRAWS` draws.
     """
     if spec_of(data)["draws"] < ENOUGH_DRAWS:
         raise NotMeasured(f"{ENOUGH_DRAWS} draws")
@@ -55,17 +66,21 @@ def _in_errors(data: xr.Dataset, distance: xr.DataArray, error: xr.DataArray) ->
 
 
 def sampling_distance(data: xr.Dataset) -> Measured:
-    """|Monte Carlo - quadrature| in standard errors, at every rho and variance."""
+    """|Monte Carlo - quadrature| of m in standard errors, by variance and rho."""
     return _in_errors(data, data["moment_sampled"] - data["moment"], data["moment_sampled_se"])
 
 
 def _over_realizations(values: xr.DataArray) -> Measured:
-    """Means over realizations of X, W_1 and W_3, and their standard errors."""
+    """Means over realizations of X, W_1 and W_3, with their standard errors."""
     return over_seeds(values.rename(realization="seed"))
 
 
 def width_slope(data: xr.Dataset) -> Measured:
-    """Slopes of ln(standard deviation of xi) against ln(width), by branch and quantity."""
+    """Slopes of ln(standard deviation of xi) against ln(width), by branch and quantity.
+
+    Raises:
+        NotMeasured: with fewer than two widths.
+    """
     if data.sizes["width"] < 2:
         raise NotMeasured("two widths")
     x = np.log(data["width"])
@@ -74,7 +89,11 @@ def width_slope(data: xr.Dataset) -> Measured:
 
 
 def exponent_ratio(data: xr.Dataset) -> Measured:
-    """Largest constant c that the bounds allow, at the largest width over the smallest, by branch and quantity."""
+    """Largest constant c that sampled tails allow, at the largest width over the smallest, by branch and quantity.
+
+    Raises:
+        NotMeasured: with fewer than two widths.
+    """
     if data.sizes["width"] < 2:
         raise NotMeasured("two widths")
     c = data["exponent"].where(np.isfinite(data["exponent"])).sortby("width")
@@ -87,9 +106,12 @@ def center_distance(data: xr.Dataset) -> Measured:
 
 
 def premise(data: xr.Dataset) -> Measured:
-    """||R_s||_F^2 and ||Pi R_s||_F^2 over their expectations, at every width, for a realization not yet drawn.
+    """||R_s||_F^2 and ||Pi R_s||_F^2 over their expectations, by width.
 
-    What is assumed of every R_s is more than that their mean is as expected: the error is that of a further draw.
+    The lemma assumes this of every R_s, not only of their mean. The error is therefore that of one more realization.
+
+    Raises:
+        NotMeasured: where the FFN branch was not measured.
     """
     if "ffn" not in data["branch"].values:
         raise NotMeasured("branch ffn")
@@ -148,4 +170,4 @@ CLAIMS = (
         Range(high=2, closed=True), _CONCENTRATION, premise,
     ),
 )  # fmt: skip
-"""Claims that theory and its Monte Carlo evaluation decide."""
+"""Claims that the closed forms and their Monte Carlo evaluation decide."""

@@ -8,8 +8,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from collapse.claims.attention import share_of_gap
-from collapse.claims.judging import half_width
+from collapse.analysis.statistics import half_width, share_of_gap
 from collapse.config.figures import FiguresConfig
 from collapse.figures.command import one_dataset
 from collapse.figures.labels import PLACEMENTS

@@ -9,11 +9,11 @@ import json
 from pathlib import Path
 
 from collapse.analysis.summary import read_table
+from collapse.claims.table import read_claims
 from collapse.config.base import ConfigError
 from collapse.config.root import Config, parse
 from collapse.errors import CollapseError, run_stage
 from collapse.files import write_atomic
-from collapse.report.claims import read_claims
 from collapse.report.page import render
 
 

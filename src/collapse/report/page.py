@@ -10,12 +10,12 @@ import pandas as pd
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from collapse.claims.table import MARKS, ClaimRow, counts
 from collapse.config.root import Config
 from collapse.errors import CollapseError
 from collapse.figures.captions import in_paper, shown
 from collapse.figures.labels import Row, learning_rate, outcome, run_label
 from collapse.pipeline.gallery import Figure, figures
-from collapse.report.claims import Claim, counts, linked
 from collapse.report.origins import origins
 
 MAPS = "tsim_heatmap"
@@ -35,14 +35,14 @@ class Picture:
     """Whether it is one of the maps, which stand side by side under one caption."""
 
 
-def render(config: Config, results: Path, summary: pd.DataFrame, claims: Sequence[Claim]) -> str:
+def render(config: Config, results: Path, summary: pd.DataFrame, claims: Sequence[ClaimRow]) -> str:
     """The report's HTML: nothing in it refers to anything outside it.
 
     Args:
         config: The whole config.
         results: Its results folder, `results/<name>`.
         summary: The table of `collapse.analysis.summary`.
-        claims: What was checked.
+        claims: The table of claims.
 
     Raises:
         CollapseError: where a figure, a run, a dataset, or a run's row in the summary is missing.
@@ -59,7 +59,7 @@ def render(config: Config, results: Path, summary: pd.DataFrame, claims: Sequenc
     return environment.get_template("report.html.j2").render(
         name=config.name,
         findings=[*findings(list(rows.values())), counts(claims)],
-        claims=claims,
+        claims=sorted(claims, key=lambda claim: list(MARKS).index(claim.verdict)),
         linked=linked(claims, drawn),
         headings={picture.anchor: picture.heading for picture in pictures},
         rows=rows,
@@ -111,6 +111,13 @@ def findings(rows: Sequence[Row]) -> list[str]:
         for below in [row["freq_loss"] - row["loss_final"]]
     )
     return sentences
+
+
+def linked(claims: Sequence[ClaimRow], figures: Mapping[str, Figure]) -> dict[str, str]:
+    """The names of the config's figures by the number or the name that claims refer to them by."""
+    names = {name: name for name in figures}
+    names |= {str(figure.number): name for name, figure in figures.items() if figure.number is not None}
+    return {claim.figure: names[claim.figure] for claim in claims if claim.figure in names}
 
 
 def _picture(figure: Figure, rows: Mapping[str, Row], results: Path) -> Picture:
