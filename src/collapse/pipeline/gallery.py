@@ -1,85 +1,127 @@
-"""Which figures a config has, and which runs or which dataset each of them shows."""
+"""The gallery: which figures a config has, and which runs or which dataset each of them shows."""
 
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from collapse.config.root import Config
 from collapse.pipeline.roles import roles
 
 
 @dataclass(frozen=True)
+class Row:
+    """A row of the gallery."""
+
+    family: str
+    """Module in `collapse.figures` that draws it."""
+    number: int | None
+    """Number in the paper; None for a figure that the paper does not have."""
+    shows: Mapping[str, str]
+    """By input of the family's `draw`: a dataset, relative to the results folder, or who is shown (`_cast`)."""
+    slug: str | None = None
+    """File name after the number, where it is not the family's."""
+
+
+GALLERY = (
+    Row("increments", 1, {"data": "probes/increments"}),
+    Row("deescalation", 2, {"data": "probes/increments"}),
+    Row("gradient_contribution", 3, {"run": "collapsing"}, "sublayer_gradient_contribution"),
+    Row("contraction", 4, {"run": "collapsing"}),
+    Row("gradient_norms", 5, {"run": "collapsing"}),
+    Row("frequency_loss", 6, {"no_warmup": "no warmup", "warmup": "several learning rates"}),
+    Row("swiglu_moment", 7, {"data": "theory/swiglu_moment"}),
+    Row("attention_moment", 8, {"data": "probes/attention"}),
+    Row("prefix_average", 9, {"data": "probes/attention"}),
+    Row("gradient_contribution", 10, {"run": "second seed"}, "second_seed_gradient_contribution"),
+    Row("contraction", 11, {"run": "second seed"}, "second_seed_contraction"),
+    Row("gradient_contribution", 12, {"run": "ablation 1"}, "lr1_gradient_contribution"),
+    Row("contraction", 13, {"run": "ablation 1"}, "lr1_contraction"),
+    Row("gradient_norms", 14, {"run": "ablation 1"}, "lr1_gradient_norms"),
+    Row("gradient_contribution", 15, {"run": "ablation 2"}, "lr2_gradient_contribution"),
+    Row("contraction", 16, {"run": "ablation 2"}, "lr2_contraction"),
+    Row("gradient_norms", 17, {"run": "ablation 2"}, "lr2_gradient_norms"),
+    Row("gradient_contribution", 18, {"run": "ablation 3"}, "lr3_gradient_contribution"),
+    Row("contraction", 19, {"run": "ablation 3"}, "lr3_contraction"),
+    Row("gradient_norms", 20, {"run": "ablation 3"}, "lr3_gradient_norms"),
+    Row("gradient_contribution", 21, {"run": "stable"}, "stable_gradient_contribution"),
+    Row("contraction", 22, {"run": "stable"}, "stable_contraction"),
+    Row("approximation_split", None, {"data": "probes/approximations"}),
+    Row("depth_recursion", None, {"data": "probes/increments"}),
+    Row("row_norms", None, {"data": "probes/increments"}),
+    Row("concentration", None, {"data": "theory/concentration"}),
+    Row("overview", None, {"runs": "all runs", "collapsing": "collapsing"}),
+    Row("tsim_heatmap", None, {"run": "every run"}),
+)
+"""All figures, in the order of the report. `all runs` go into one figure, `every run` has a figure of its own."""
+
+
+@dataclass(frozen=True)
 class Figure:
-    """One figure: its file, what draws it, and the runs or the dataset it is drawn from."""
+    """One figure of a config: its file, what draws it, and what it shows."""
 
     name: str
-    """File name without its extension; `figNN_` as in the paper, no number for further figures."""
+    """File name without its extension; `figNN_...` for the paper's figure NN."""
     family: str
-    """Module under `collapse.figures` that draws it."""
-    runs: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Run ids by the option of the family's command that takes them."""
-    number: int | None = None
+    """Module in `collapse.figures` that draws it."""
+    number: int | None
     """Number in the paper."""
-    data: str | None = None
-    """Dataset of probes or theory that it is drawn from, relative to the results folder, without its extension."""
+    inputs: Mapping[str, str | tuple[str, ...]]
+    """By input of the family's `draw`: a dataset, relative to the results folder, without extension, or run ids."""
+
+    @property
+    def runs(self) -> dict[str, tuple[str, ...]]:
+        """The inputs that are runs."""
+        return {name: shown for name, shown in self.inputs.items() if not isinstance(shown, str)}
 
     @property
     def run_ids(self) -> tuple[str, ...]:
         """Every run shown, each once."""
         return tuple(dict.fromkeys(run_id for run_ids in self.runs.values() for run_id in run_ids))
 
+    @property
+    def data(self) -> str | None:
+        """The input that is a dataset; None where the figure shows runs."""
+        return next((shown for shown in self.inputs.values() if isinstance(shown, str)), None)
 
-def _at_initialization() -> Iterator[Figure]:
-    """Figures that need no run: every config has them."""
-    for number, family, data in (
-        (1, "increments", "probes/increments"),
-        (2, "deescalation", "probes/increments"),
-        (7, "swiglu_moment", "theory/swiglu_moment"),
-        (8, "attention_moment", "probes/attention"),
-        (9, "prefix_average", "probes/attention"),
-        (None, "approximation_split", "probes/approximations"),
-        (None, "depth_recursion", "probes/increments"),
-        (None, "row_norms", "probes/increments"),
-        (None, "concentration", "theory/concentration"),
-    ):
-        yield Figure(family if number is None else f"fig{number:02d}_{family}", family, number=number, data=data)
-
-
-def _series(run_id: str | None, first: int, part: str, families: tuple[str, ...]) -> Iterator[Figure]:
-    """Consecutive figures of one run."""
-    if run_id is None:
-        return
-    for number, family in enumerate(families, start=first):
-        name = f"fig{number:02d}_{part}{family}"
-        yield Figure(name, family, {"run": (run_id,)}, number)
-
-
-def _of_runs(config: Config) -> Iterator[Figure]:
-    part = roles(config)
-    two = ("gradient_contribution", "contraction")
-    three = (*two, "gradient_norms")
-    if part.collapsing is not None:
-        yield Figure("overview", "overview", {"runs": tuple(config.runs), "collapsing": (part.collapsing,)})
-        yield Figure("fig03_sublayer_gradient_contribution", two[0], {"run": (part.collapsing,)}, 3)
-        yield from _series(part.collapsing, 4, "", three[1:])
-    warmup = part.ablations or tuple(filter(None, [part.collapsing]))
-    losses = {"no-warmup": part.no_warmup, "warmup": warmup}
-    if any(losses.values()):
-        shown = {option: run_ids for option, run_ids in losses.items() if run_ids}
-        yield Figure("fig06_frequency_loss", "frequency_loss", shown, 6)
-    yield from _series(part.second_seed, 10, "second_seed_", two)
-    for index, run_id in enumerate(part.ablations):
-        yield from _series(run_id, 12 + 3 * index, f"lr{index + 1}_", three)
-    yield from _series(part.stable, 21, "stable_", two)
-    for run_id in config.runs:
-        yield Figure(f"tsim_heatmap_{run_id}", "tsim_heatmap", {"run": (run_id,)})
+    @property
+    def at_initialization(self) -> bool:
+        """Whether the figure shows a dataset, which needs no training."""
+        return self.data is not None
 
 
 def figures(config: Config) -> dict[str, Figure]:
-    """Every figure of a config by its name, in the order of the report: by number, then those without.
-
-    Figures of runs that no run can fill are left out.
-    """
-    drawn = [*_at_initialization(), *_of_runs(config)]
-    drawn.sort(key=lambda figure: math.inf if figure.number is None else figure.number)
+    """Every figure of a config by its name, in the order of the gallery, but those whose roles no run plays."""
+    cast = _cast(config)
+    drawn = [figure for row in GALLERY for figure in _expand(row, cast, tuple(config.runs))]
     return {figure.name: figure for figure in drawn}
+
+
+def _cast(config: Config) -> dict[str, tuple[str, ...]]:
+    """Run ids by the role that they play; a row of the gallery that names no role shows a dataset."""
+    part = roles(config)
+    collapsing, second_seed, stable = (
+        () if run_id is None else (run_id,) for run_id in (part.collapsing, part.second_seed, part.stable)
+    )
+    return {
+        "collapsing": collapsing,
+        "second seed": second_seed,
+        "ablation 1": part.ablations[0:1],
+        "ablation 2": part.ablations[1:2],
+        "ablation 3": part.ablations[2:3],
+        "several learning rates": part.ablations or collapsing,
+        "stable": stable,
+        "no warmup": part.no_warmup,
+    }
+
+
+def _expand(row: Row, cast: Mapping[str, tuple[str, ...]], all_runs: tuple[str, ...]) -> Iterator[Figure]:
+    slug = row.slug or row.family
+    name = slug if row.number is None else f"fig{row.number:02d}_{slug}"
+    if "every run" in row.shows.values():
+        for run_id in all_runs:
+            yield Figure(f"{name}_{run_id}", row.family, row.number, dict.fromkeys(row.shows, (run_id,)))
+        return
+    played = [cast[shown] for shown in row.shows.values() if shown in cast]
+    if any(played) or not played:
+        who = {**cast, "all runs": all_runs}
+        inputs = {option: who.get(shown, shown) for option, shown in row.shows.items()}
+        yield Figure(name, row.family, row.number, {option: shown for option, shown in inputs.items() if shown})

@@ -1,71 +1,77 @@
-"""Which run plays which part in the paper's figures: by the config's selectors, else by rule."""
+"""Roles: which run plays which part in the paper's figures, chosen in the config or found by rule."""
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from collapse.config.grid import GridRun
 from collapse.config.root import Config
 from collapse.config.run import RunSpec
 
 
 @dataclass(frozen=True)
 class Roles:
-    """Run ids by part; None or an empty tuple where no run of the grid plays it."""
+    """Run ids by role; None or an empty tuple where no run of the grid plays it."""
 
     collapsing: str | None
     second_seed: str | None
     ablations: tuple[str, ...]
+    """Up to three."""
     stable: str | None
     no_warmup: tuple[str, ...]
-    """Runs without warmup, one a scope (left panel of figure 6)."""
-
-
-def _same_but_seed(a: RunSpec, b: RunSpec) -> bool:
-    training = b.training.model_copy(update={"seed": a.training.seed})
-    return a == b.model_copy(update={"training": training})
+    """Post-Norm runs without warmup, one per scope."""
 
 
 def roles(config: Config) -> Roles:
-    """Who plays what.
+    """Which run plays which role.
 
-    By rule, among the warmed-up Post-Norm runs on the stream, by learning rate and then seed: the lowest learning
-    rate is the stable one, the next is the collapsing one, the same run with another seed repeats it, and the next
-    higher learning rates, one run each, are the ablations. What a run then does is for the results to say.
+    The config may choose. Otherwise a rule does, among the warmed-up Post-Norm runs on the stream, one per learning
+    rate: the run with the lowest learning rate is `stable`, the next one `collapsing`, and up to three with higher
+    learning rates are the `ablations`. `second_seed` differs from `collapsing` only in its seed. A role does not
+    say what a run did: its results do.
     """
-    runs = config.runs
-    chosen = config.figures.roles
-    candidates = sorted(
-        (
-            run_id
-            for run_id, spec in runs.items()
-            if spec.model.placement == "post" and spec.training.scope == "stream" and spec.training.warmup_steps > 0
-        ),
-        key=lambda run_id: (runs[run_id].training.lr, runs[run_id].training.seed),
-    )
-    first_of_lr: dict[float, str] = {}
-    for run_id in candidates:
-        first_of_lr.setdefault(runs[run_id].training.lr, run_id)
-    ladder = list(first_of_lr.values())
+    runs, chosen = config.runs, config.figures.roles
+    warmed_up = [
+        run_id
+        for run_id, spec in runs.items()
+        if spec.model.placement == "post" and spec.training.scope == "stream" and spec.training.warmup_steps > 0
+    ]
+    warmed_up.sort(key=lambda run_id: (runs[run_id].training.lr, runs[run_id].training.seed))
+    ladder = _first_of_each(warmed_up, lambda run_id: runs[run_id].training.lr)
+    no_warmup = [
+        run_id for run_id, spec in runs.items() if spec.model.placement == "post" and spec.training.warmup_steps == 0
+    ]
 
-    stable = config.matching(chosen.stable)[0] if chosen.stable else (ladder[0] if len(ladder) > 1 else None)
-    collapsing = (
-        config.matching(chosen.collapsing)[0]
-        if chosen.collapsing
-        else next((r for r in ladder if r != stable), ladder[0] if ladder else None)
-    )
-    second_seed: str | None
-    if chosen.second_seed:
-        second_seed = config.matching(chosen.second_seed)[0]
-    else:
-        second_seed = next(
-            (r for r in candidates if r != collapsing and collapsing and _same_but_seed(runs[collapsing], runs[r])),
-            None,
-        )
+    def chosen_or(selector: GridRun | None, found: Iterable[str]) -> str | None:
+        return config.matching(selector)[0] if selector else next(iter(found), None)
+
+    stable = chosen_or(chosen.stable, ladder[:1] if len(ladder) > 1 else [])
+    others = [run_id for run_id in ladder if run_id != stable]
+    collapsing = chosen_or(chosen.collapsing, others or ladder)
+    repeated = [] if collapsing is None else _differing_in_seed(runs, collapsing, warmed_up)
+    second_seed = chosen_or(chosen.second_seed, repeated)
     if chosen.ablations is not None:
-        ablations = tuple(config.matching(selector)[0] for selector in chosen.ablations)
+        ablations = [config.matching(selector)[0] for selector in chosen.ablations]
     else:
-        floor = runs[collapsing].training.lr if collapsing else 0.0
-        ablations = tuple(r for r in ladder if r != stable and runs[r].training.lr > floor)[:3]
-    no_warmup: dict[str, str] = {}
-    for run_id, spec in runs.items():
-        if spec.model.placement == "post" and spec.training.warmup_steps == 0:
-            no_warmup.setdefault(spec.training.scope, run_id)
-    return Roles(collapsing, second_seed, ablations, stable, tuple(no_warmup.values()))
+        above = runs[collapsing].training.lr if collapsing else 0.0
+        ablations = [run_id for run_id in others if runs[run_id].training.lr > above][:3]
+    one_per_scope = _first_of_each(no_warmup, lambda run_id: runs[run_id].training.scope)
+    return Roles(collapsing, second_seed, tuple(ablations), stable, tuple(one_per_scope))
+
+
+def _first_of_each(run_ids: Iterable[str], key: Callable[[str], object]) -> list[str]:
+    """The first run of each value of the key, in order."""
+    first: dict[object, str] = {}
+    for run_id in run_ids:
+        first.setdefault(key(run_id), run_id)
+    return list(first.values())
+
+
+def _differing_in_seed(runs: Mapping[str, RunSpec], run_id: str, among: Iterable[str]) -> list[str]:
+    """The other runs that differ from a run only in the seed of their training."""
+    spec = runs[run_id]
+
+    def with_its_seed(other: RunSpec) -> RunSpec:
+        training = other.training.model_copy(update={"seed": spec.training.seed})
+        return other.model_copy(update={"training": training})
+
+    return [other for other in among if other != run_id and with_its_seed(runs[other]) == spec]
