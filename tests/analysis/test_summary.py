@@ -1,6 +1,3 @@
-import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,18 +7,12 @@ import pytest
 import xarray as xr
 
 import collapse
-from collapse.analysis.summary import read_table, row
+from collapse.analysis.summary import read_table, row, write_table
 from collapse.config.analysis import AnalysisConfig
 from collapse.errors import CollapseError
 
 Make = Callable[..., xr.Dataset]
 Publish = Callable[[xr.Dataset, Path], Path]
-
-
-def command(*options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "collapse.analysis.summary", *map(str, options)], capture_output=True, text=True
-    )
 
 
 @pytest.fixture
@@ -32,7 +23,7 @@ def results(make_run: Make, publish_run: Publish, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_row_a_run(results: Path) -> None:
+def test_one_row_per_run(results: Path) -> None:
     summary = collapse.summarize(results)
     assert summary.index.name == "run_id"
     assert summary.index.is_unique
@@ -96,28 +87,18 @@ def test_a_run_that_never_measured_anything(make_run: Make) -> None:
     assert np.isnan(summarized["loss_final"])
 
 
-def test_the_command_writes_what_summarize_gives(results: Path) -> None:
+def test_the_table_on_disk_is_what_summarize_gives(results: Path) -> None:
     runs = sorted((results / "runs").iterdir())
     out = results / "summary.csv"
-    ran = command("--spec", json.dumps({"final_steps": 30}), "--runs", *runs, "--out", out)
-    assert (ran.returncode, ran.stderr) == (0, "")
+    write_table(runs, AnalysisConfig(final_steps=30), out)
     expected = collapse.summarize(str(results), AnalysisConfig(final_steps=30))
     pd.testing.assert_frame_equal(read_table(out), expected, check_exact=True)
 
 
-def test_bad_input_is_a_sentence(results: Path) -> None:
-    out, run = results / "summary.csv", next((results / "runs").iterdir())
-    for options, message in (
-        (("--spec", "{}", "--runs", results / "nowhere"), "no run here"),
-        (("--spec", '{"final_step": 3}', "--runs", run), "final_step: unknown key"),
-        (("--spec", "{", "--runs", run), "should be JSON"),
-    ):
-        ran = command(*options, "--out", out)
-        assert ran.returncode == 1
-        assert ran.stderr.startswith("error: ")
-        assert message in ran.stderr
-        assert ran.stderr.count("\n") == 1
-        assert not out.exists()
+def test_no_run_no_table(results: Path) -> None:
+    with pytest.raises(CollapseError, match="no run here"):
+        write_table([results / "nowhere"], AnalysisConfig(), results / "summary.csv")
+    assert not (results / "summary.csv").exists()
 
 
 def test_nothing_to_summarize(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Statements on constructed states: they hold on the real model, and each check can fail."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,11 +18,15 @@ from collapse.checks import gradients as collapsed_gradients
 from collapse.checks import network as collapsed_network
 from collapse.checks import stationarity as collapsed_stationarity
 from collapse.checks.network import Trial
-from collapse.checks.statements import SAMPLED, STATEMENTS, Comparison, Relation, excess, worst
-from collapse.config.probe import CollapsedSpec
+from collapse.checks.statements import RELATIONS, Comparison, Relation, excess, worst
+from collapse.claims.checks import TEXTS
+from collapse.claims.judging import SAMPLED
 from collapse.model.decoder import Attention, FeedForward
+from collapse.pipeline.fingerprint import closure
 from collapse.similarity import token_similarity
-from collapse.store.dataset import load_dataset, spec_of
+from collapse.store.dataset import described
+from collapse.store.job import Job
+from collapse.store.parts import Parts
 from collapse.theory import attention as attention_theory
 
 TRIALS = 3
@@ -33,31 +35,29 @@ TRIALS = 3
 def violations(data: xr.Dataset) -> dict[str, float]:
     """Largest violation over trials, in units of scale."""
     found = {}
-    for name, statement in STATEMENTS.items():
+    for name, relation in RELATIONS.items():
         at = data.sel(statement=name)
-        found[name] = excess(
-            statement.relation, Comparison(at.measured.values, at.stated.values, at.scale.values)
-        ).max()
+        found[name] = excess(relation, Comparison(at.measured.values, at.stated.values, at.scale.values)).max()
     return found
 
 
 def failing(data: dict[str, Comparison]) -> set[str]:
     """Statements that one trial's comparisons violate beyond tolerance."""
-    return {name for name, c in data.items() if excess(STATEMENTS[name].relation, c).max() > STATEMENTS[name].tolerance}
+    return {name for name, c in data.items() if excess(RELATIONS[name], c).max() > TEXTS[name].tolerance}
 
 
 @pytest.fixture(scope="module")
 def measured() -> xr.Dataset:
-    return collapsed_states.measure(CollapsedSpec(seed=1), TRIALS)
+    return collapsed_states.try_statements(1, TRIALS)
 
 
-@pytest.mark.parametrize("name", STATEMENTS)
+@pytest.mark.parametrize("name", RELATIONS)
 def test_every_statement_holds(measured: xr.Dataset, name: str) -> None:
-    assert violations(measured)[name] <= STATEMENTS[name].tolerance
+    assert violations(measured)[name] <= TEXTS[name].tolerance
 
 
 def test_identities_hold_to_rounding(measured: xr.Dataset) -> None:
-    exact = [name for name, s in STATEMENTS.items() if s.relation == "equals" and s.tolerance != SAMPLED]
+    exact = [name for name, text in TEXTS.items() if RELATIONS[name] == "equals" and text.tolerance != SAMPLED]
     found = violations(measured)
     assert max(found[name] for name in exact) < 1e-12
 
@@ -282,23 +282,25 @@ def test_nothing_compared_is_nan() -> None:
     assert np.isnan(excess("equals", worst("equals", Comparison([1.0, 1.0], 1.0, [1.0, 0.0]))))
 
 
-def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collapsed_expectations, "DRAWS", 20)
-    out = tmp_path / "collapsed_states.zarr"
-    monkeypatch.setattr(sys, "argv", ["x", "--spec", '{"seed": 3}', "--code", "0" * 16, "--out", str(out)])
-    collapsed_states._main()
-    data = load_dataset(out)
-    assert spec_of(data) == {"seed": 3}
+    job = Job(collapsed_states.Spec(seed=3), Parts(tmp_path / "scratch"))
+    data = described(collapsed_states.measure(job), collapsed_states.VARIABLES)
     assert data["measured"].dims == ("statement", "trial") and data["measured"].dtype == np.float64
-    assert list(data["statement"].values) == list(STATEMENTS)
-    assert list(data["relation"].values) == [statement.relation for statement in STATEMENTS.values()]
+    assert data.sizes["trial"] == collapsed_states.TRIALS
+    assert dict(zip(data["statement"].values, data["relation"].values, strict=True)) == RELATIONS
+    assert {*data.data_vars, *data.coords} == set(collapsed_states.VARIABLES)
     assert all(data[name].attrs["long_name"] for name in collapsed_states.VARIABLES)
     assert np.isfinite(data["measured"]).all()
 
 
-def test_a_spec_that_is_no_spec_is_one_sentence(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "collapse.checks.collapsed_states", "--spec", '{"seed": -1}', "--code", "0"]
-    ran = subprocess.run([*command, "--out", str(tmp_path / "x.zarr")], capture_output=True, text=True)
-    assert ran.returncode == 1
-    assert ran.stderr.startswith("error: --spec: seed: ") and "Traceback" not in ran.stderr
-    assert list(tmp_path.iterdir()) == []
+def test_a_seed_is_not_negative() -> None:
+    with pytest.raises(ValueError, match="greater than or equal to 0"):
+        collapsed_states.Spec(seed=-1)
+
+
+def test_a_new_sentence_measures_nothing_again() -> None:
+    """What a claim says or tolerates does not count in the fingerprint of what is measured."""
+    modules = closure("collapse.checks.collapsed_states")
+    assert "collapse.checks.statements" in modules
+    assert not [name for name in modules if name.startswith(("collapse.claims", "collapse.analysis"))]
