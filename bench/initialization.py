@@ -35,7 +35,7 @@ def timed(work: Callable[[], object]) -> float:
 
 def forward_passes() -> None:
     """A Post-Norm forward of one sequence through all layers, with and without measuring, layers drawn beforehand."""
-    config = load(Path(__file__).parents[1] / "config" / "paper.yaml").increments.model
+    config = load(Path(__file__).parents[1] / "config" / "paper.yaml").model
     network = Network(config, 0)
     layers = [network.draw_layer() for _ in range(config.layers)]
     rows = network.input("gaussian", torch.zeros(config.sequence_length, dtype=torch.long), "unit")

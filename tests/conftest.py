@@ -11,6 +11,7 @@ import xarray as xr
 from hypothesis import settings
 from lab import lab, process_group  # noqa: F401 - fixtures
 from miniature import clean, finished, miniature  # noqa: F401 - fixtures
+from plans import make_plan, raw  # noqa: F401 - fixtures
 
 from collapse.config.identity import canonical_json
 from collapse.config.root import parse

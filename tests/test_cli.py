@@ -7,9 +7,9 @@ import yaml
 
 from collapse import cli
 from collapse.config.root import Config, parse
-from collapse.pipeline.fingerprint import fingerprint
 from collapse.pipeline.gallery import figures
 from collapse.pipeline.paths import ResultPaths, results
+from collapse.pipeline.plan import Plan
 
 ROOT = Path(__file__).parents[1]
 
@@ -41,7 +41,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: Config) -> 
         paths.corpus(config.data.corpus_id),
         paths.tokens(config.data.tokens_id),
         paths.run(run_id),
-        paths.scratch(f"{run_id}-{fingerprint('collapse.training.loop')}"),
+        Plan(config).train_scratch(run_id),
         paths.figures,
     ]
     for folder in used:
@@ -150,7 +150,7 @@ def test_gc_needs_a_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coll
 def test_runs_lists_parts_and_progress(project: ResultPaths, collapse: Any, config: Config) -> None:
     first, second, third, *_ = config.runs
     (project.run(first) / "manifest.json").write_text("{}")
-    checkpoints = fill(project.scratch(f"{second}-{fingerprint('collapse.training.loop')}") / "checkpoints")
+    checkpoints = fill(Plan(config).train_scratch(second) / "checkpoints")
     (checkpoints / "step-00000008.json").write_text("{}")
     (project.root / f"scratch/{third}-0.lock").touch()
     code, printed, _ = collapse("runs", "--configfile", "config/small.yaml")

@@ -1,48 +1,172 @@
-"""The `collapse` command: what is done around the workflow. The stages are commands of their own."""
+"""The `collapse` command: the jobs of the workflow one by one, and what is done around it."""
 
 import json
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from collapse.config import reference
+from collapse import jobs
 from collapse.config.root import Config, load
 from collapse.errors import CollapseError, run_stage
 from collapse.files import write_atomic
-from collapse.pipeline.fingerprint import fingerprint
-from collapse.pipeline.paths import results
+from collapse.pipeline.datasets import DATASETS
 from collapse.pipeline.plan import Plan
 from collapse.pipeline.roles import roles
-from collapse.recording import reference as metrics
-from collapse.upkeep import gc as garbage
-from collapse.upkeep import page
-from collapse.upkeep import verify as verification
-from collapse.upkeep.devices import device as find_device
-from collapse.upkeep.forecast import forecast
-from collapse.upkeep.states import standing
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    help="Around the workflow that `make results` runs.",
-)
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 CONFIGS = Path("config")
+DEFAULT = CONFIGS / "config.yaml"
+JOBS = "Jobs of the workflow: `make results` runs them all"
 
+ConfigFile = Annotated[Path, typer.Option(help="The config.")]
 ConfigFiles = Annotated[list[Path], typer.Option("--configfile", help="A config; repeat for several.")]
+Log = Annotated[Path | None, typer.Option(help="Append everything that is printed to this file, too.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads; by default execution.threads.")]
 
 
-def _size(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
+def _known(kind: str, name: str, names: Sequence[str], configfile: Path) -> str:
+    """The name, if the config has it.
+
+    Raises:
+        CollapseError: where it has not.
+    """
+    if name not in names:
+        raise CollapseError(f"{configfile}: no {kind} {name!r}; it has {', '.join(names) or 'none'}")
+    return name
 
 
-def _all_configs() -> list[Path]:
-    return sorted(path for path in CONFIGS.glob("*.yaml") if not path.name.startswith("site."))
+def _job(work: Callable[[], None], *logs: Path | None) -> None:
+    """Run a job; what it prints, its error included, also goes to logs."""
+    files = [log for log in logs if log is not None]
+    with jobs.logged(*files) if files else nullcontext():
+        try:
+            run_stage(work)
+        except Exception:
+            traceback.print_exc()
+            sys.exit(1)
+
+
+@app.command(rich_help_panel=JOBS)
+def corpus(corpus_id: str | None = None, configfile: ConfigFile = DEFAULT, log: Log = None) -> None:
+    """Fetch the sample corpus: the runs' by default."""
+
+    def work() -> None:
+        plan = Plan(load(configfile))
+        jobs.fetch_corpus(plan, _known("corpus", corpus_id or plan.config.data.corpus_id, [*plan.corpora], configfile))
+
+    _job(work, log)
+
+
+@app.command(rich_help_panel=JOBS)
+def tokenizer(tokens_id: str | None = None, configfile: ConfigFile = DEFAULT, log: Log = None) -> None:
+    """Train or fetch the tokenizer of a token store: the runs' by default."""
+
+    def work() -> None:
+        plan = Plan(load(configfile))
+        store = _known("token store", tokens_id or plan.config.data.tokens_id, [*plan.token_stores], configfile)
+        jobs.make_tokenizer(plan, store)
+
+    _job(work, log)
+
+
+@app.command(rich_help_panel=JOBS)
+def tokenize(
+    tokens_id: str | None = None, threads: Threads = None, configfile: ConfigFile = DEFAULT, log: Log = None
+) -> None:
+    """Write a token store: the runs' by default."""
+
+    def work() -> None:
+        plan = Plan(load(configfile))
+        store = _known("token store", tokens_id or plan.config.data.tokens_id, [*plan.token_stores], configfile)
+        jobs.tokenize(plan, store, threads or plan.config.execution.threads)
+
+    _job(work, log)
+
+
+@app.command(rich_help_panel=JOBS)
+def train(
+    run: Annotated[str, typer.Option(help="The run's id; `collapse runs` lists them.")],
+    device: Annotated[Literal["cpu", "cuda"] | None, typer.Option(help="Instead of execution.device.")] = None,
+    configfile: ConfigFile = DEFAULT,
+    log: Log = None,
+) -> None:
+    """Train a run, or resume it from its last checkpoint."""
+
+    def work() -> None:
+        plan = Plan(load(configfile))
+        jobs.train(plan, _known("run", run, [*plan.runs], configfile), device)
+
+    # Snakemake deletes a log before the next attempt; the second one, which it does not know, keeps all of them.
+    _job(work, log, None if log is None else log.with_suffix(".attempts.log"))
+
+
+@app.command(rich_help_panel=JOBS)
+def probe(
+    dataset: Annotated[str, typer.Option(help=f"One of {', '.join(DATASETS)}.")],
+    seeds: Annotated[
+        tuple[int, int] | None, typer.Option(help="Measure a slice: the first seed, and the one after the last.")
+    ] = None,
+    join: Annotated[bool, typer.Option("--join", help="Join the slices that were measured.")] = False,
+    threads: Threads = None,
+    configfile: ConfigFile = DEFAULT,
+    log: Log = None,
+) -> None:
+    """Measure a dataset of probes, checks or theory, or a slice of its seeds, or join the slices."""
+
+    def work() -> None:
+        plan = Plan(load(configfile))
+        slices, count = plan.slices(_known("dataset", dataset, [*DATASETS], configfile)), threads
+        count = plan.config.execution.threads if count is None else count
+        if join and slices:
+            jobs.join(plan, dataset, count)
+        elif seeds is None and not slices:
+            jobs.measure(plan, dataset, None, count)
+        elif seeds in slices:
+            jobs.measure(plan, dataset, seeds, count)
+        else:
+            wanted = " or ".join([*(f"--seeds {first} {last}" for first, last in slices), "--join"])
+            advice = f"give {wanted}" if slices else "leave out --seeds and --join"
+            raise CollapseError(f"{configfile}: {dataset} is {'' if slices else 'not '}measured in slices: {advice}")
+
+    _job(work, log)
+
+
+@app.command(rich_help_panel=JOBS)
+def summary(configfile: ConfigFile = DEFAULT, log: Log = None) -> None:
+    """Write the table of runs, summary.csv."""
+    _job(lambda: jobs.summarize(Plan(load(configfile))), log)
+
+
+@app.command(rich_help_panel=JOBS)
+def claims(configfile: ConfigFile = DEFAULT, log: Log = None) -> None:
+    """Write the table of claims, claims.csv."""
+    _job(lambda: jobs.judge(Plan(load(configfile))), log)
+
+
+@app.command(rich_help_panel=JOBS)
+def figure(
+    figure: Annotated[str, typer.Option(help="The figure's file name without its extension.")],
+    configfile: ConfigFile = DEFAULT,
+    log: Log = None,
+) -> None:
+    """Draw a figure."""
+
+    def work() -> None:
+        plan = Plan(load(configfile))
+        jobs.draw(plan, _known("figure", figure, [*plan.figures], configfile))
+
+    _job(work, log)
+
+
+@app.command(rich_help_panel=JOBS)
+def report(configfile: ConfigFile = DEFAULT, log: Log = None) -> None:
+    """Write report.html, the page with everything on it."""
+    _job(lambda: jobs.report(Plan(load(configfile))), log)
 
 
 def _parts(config: Config) -> dict[str, list[str]]:
@@ -56,26 +180,30 @@ def _parts(config: Config) -> dict[str, list[str]]:
 
 
 @app.command()
-def runs(configfile: Annotated[Path, typer.Option(help="The config.")] = CONFIGS / "config.yaml") -> None:
+def runs(configfile: ConfigFile = DEFAULT) -> None:
     """List the runs of a config, the parts they play in the figures, and whether they are finished."""
-    config = load(configfile)
-    paths, code = results(config.name), fingerprint("collapse.training.loop")
-    for run_id, parts in _parts(config).items():
-        typer.echo(f"{run_id:45} {standing(paths, run_id, code)!s:24} {', '.join(parts)}".rstrip())
+    from collapse.upkeep.states import standing
+
+    plan = Plan(load(configfile))
+    for run_id, parts in _parts(plan.config).items():
+        typer.echo(f"{run_id:45} {standing(plan, run_id)!s:24} {', '.join(parts)}".rstrip())
 
 
 @app.command()
 def plan(
-    configfile: Annotated[Path, typer.Option(help="The config.")] = CONFIGS / "config.yaml",
+    configfile: ConfigFile = DEFAULT,
     device: Annotated[list[str], typer.Option(help="Estimate the time on this device; repeat for several.")] = [],  # noqa: B006
     devices: Annotated[int, typer.Option(min=1, help="How many of each work at once.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: bytes, tokens, FLOP, hours.")] = False,
 ) -> None:
     """Say what a config costs, what of it is done, and how long the rest will take; launches nothing.
 
-    Devices: xeon-core, a100, h100, h200; all that fit the config, if none is named. docs/planning.md says how numbers
-    come about.
+    Devices: xeon-core, a100, h100, h200; by default all that the config allows. docs/planning.md explains the numbers.
     """
+    from collapse.upkeep import page
+    from collapse.upkeep.devices import device as find_device
+    from collapse.upkeep.forecast import forecast
+
     foreseen = forecast(Plan(load(configfile)), [find_device(name) for name in device], devices)
     typer.echo(json.dumps(page.as_json(foreseen), indent=2) if as_json else page.as_text(foreseen))
 
@@ -87,34 +215,39 @@ def gc(
 ) -> None:
     """List what no config refers to any more: runs, token stores, corpora, scratch folders, figures.
 
-    Without --configfile all of config/*.yaml count. Only results of their names are looked at.
+    By default all of config/*.yaml count. Only results of their names are looked at.
     """
-    files = configfile or _all_configs()
+    from collapse.upkeep.gc import leftovers, refuse_while_running
+    from collapse.upkeep.page import scaled
+
+    files = configfile or sorted(path for path in CONFIGS.glob("*.yaml") if not path.name.startswith("site."))
     if not files:
         raise CollapseError(
             f"no config in {CONFIGS.resolve()}: start this in the project's folder, or use --configfile"
         )
-    found = garbage.leftovers([load(path) for path in files])
+    found = leftovers([load(path) for path in files])
     if remove:
-        garbage.refuse_while_running()
+        refuse_while_running()
     total = 0
     for leftover in found:
         size = leftover.size
         total += size
-        typer.echo(f"{leftover.kind:8} {_size(size):>8}  {leftover.path}")
+        typer.echo(f"{leftover.kind:8} {scaled(size, 'B'):>8}  {leftover.path}")
         if remove:
             leftover.remove()
     if not found:
         typer.echo("nothing to remove: every result belongs to a config")
     elif remove:
-        typer.echo(f"removed {len(found)}, {_size(total)}")
+        typer.echo(f"removed {len(found)}, {scaled(total, 'B')}")
     else:
-        typer.echo(f"{len(found)} to remove, {_size(total)}: collapse gc --remove")
+        typer.echo(f"{len(found)} to remove, {scaled(total, 'B')}: collapse gc --remove")
 
 
 @app.command()
 def verify(results: Annotated[Path, typer.Argument(help="A results folder, such as results/laptop.")]) -> None:
     """Compute the digests of everything finished again, and name whatever is damaged or missing."""
+    from collapse.upkeep import verify as verification
+
     whole, damaged = 0, 0
     for store in verification.verify(results):
         whole, damaged = whole + (not store.problems), damaged + bool(store.problems)
@@ -131,18 +264,11 @@ def verify(results: Annotated[Path, typer.Argument(help="A results folder, such 
 @app.command()
 def docs(folder: Annotated[Path, typer.Option(help="The project's folder.")] = Path()) -> None:
     """Write the pages that are generated from the code: the config's reference and schema, the recorded quantities."""
+    from collapse.reference import generated
+
     for name, text in generated().items():
         write_atomic(folder / name, text)
         typer.echo(name)
-
-
-def generated() -> dict[str, str]:
-    """Generated files by their path in the project."""
-    return {
-        "config/README.md": reference.page(),
-        "config/schema.json": reference.schema(),
-        "docs/metrics.md": metrics.page(),
-    }
 
 
 def main() -> None:

@@ -48,8 +48,29 @@ def shard_spec(*files: Path | str, vocab_size: int = 320, **tokens: Any) -> Data
     )
 
 
-def run_command(module: str, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", f"collapse.corpus.{module}", *map(str, arguments)]
+STAGE = """
+import sys
+from pathlib import Path
+from collapse.config.run import DataSpec
+from collapse.corpus.tokenize import tokenize
+from collapse.corpus.tokenizer import obtain
+from collapse.errors import run_stage
+from collapse.files import write_atomic
+
+spec, out, corpus = DataSpec.model_validate_json(sys.argv[2]), Path(sys.argv[3]), Path(sys.argv[4])
+corpus = None if corpus == Path() else corpus
+if sys.argv[1] == "tokenizer":
+    run_stage(lambda: write_atomic(out, obtain(spec, corpus)))
+else:
+    run_stage(lambda: tokenize(spec, Path(sys.argv[5]), out, corpus))
+"""
+
+
+def run_stage(
+    stage: str, spec: DataSpec, out: Path, corpus: Path = Path(), tokenizer: Path = Path(), **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """The `tokenizer` or the `tokenize` stage in a process of its own, as a job runs it."""
+    command = [sys.executable, "-c", STAGE, stage, spec.model_dump_json(), str(out), str(corpus), str(tokenizer)]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | environment)
 
 
@@ -61,7 +82,7 @@ def helpers() -> Any:
         records: Callable[..., list[dict[str, str]]] = staticmethod(make_records)
         shard = staticmethod(write_shard)
         spec = staticmethod(shard_spec)
-        run = staticmethod(run_command)
+        run = staticmethod(run_stage)
 
         @staticmethod
         def store(folder: Path, spec: DataSpec, out: str = "tokens", threads: int = 1) -> Path:

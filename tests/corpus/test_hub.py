@@ -17,9 +17,7 @@ def offline(tmp_path):
 
 def test_an_unreachable_hub_is_one_sentence(tmp_path, helpers, offline):
     data = spec(helpers, {"source": "hub"})
-    result = helpers.run(
-        "tokenizer", "--spec", data.model_dump_json(), "--out", tmp_path / "tokenizer.model", **offline
-    )
+    result = helpers.run("tokenizer", data, tmp_path / "tokenizer.model", **offline)
     assert result.returncode == 1
     assert result.stderr.startswith("error: dataset allenai/c4, subset en, split train, revision 1588ec45")
     assert "the Hugging Face hub cannot be reached (" in result.stderr
@@ -31,7 +29,7 @@ def test_an_unreachable_hub_is_one_sentence(tmp_path, helpers, offline):
 def test_an_unreachable_hub_for_the_tokenizer_is_one_sentence(tmp_path, helpers, offline):
     hub = {"kind": "hub", "repository": "some/model", "revision": REVISION, "sha256": "0" * 64}
     data = spec(helpers, {"source": "shards", "files": ["x"]}, hub)
-    result = helpers.run("tokenizer", "--spec", data.model_dump_json(), "--out", tmp_path / "t.model", **offline)
+    result = helpers.run("tokenizer", data, tmp_path / "t.model", **offline)
     assert result.returncode == 1
     assert result.stderr.startswith(
         f"error: tokenizer.model of some/model at revision {REVISION}: the Hugging Face hub"
@@ -51,7 +49,7 @@ def test_a_tokenizer_from_the_hub_is_checked(tmp_path, helpers, offline, matches
     hub = {"kind": "hub", "repository": "some/model", "revision": REVISION, "sha256": digest}
     out = tmp_path / "out.model"
     data = spec(helpers, {"source": "shards", "files": ["x"]}, hub)
-    result = helpers.run("tokenizer", "--spec", data.model_dump_json(), "--out", out, **offline)
+    result = helpers.run("tokenizer", data, out, **offline)
     if matches:
         assert result.returncode == 0, result.stderr
         assert out.read_bytes() == content
@@ -76,7 +74,7 @@ def test_documents_are_streamed(tmp_path, helpers, offline, repository):
     out = {}
     for name, data in (("hub", spec(helpers, hub)), ("shards", shards)):
         out[name] = tmp_path / f"{name}.model"
-        result = helpers.run("tokenizer", "--spec", data.model_dump_json(), "--out", out[name], **offline)
+        result = helpers.run("tokenizer", data, out[name], **offline)
         assert (result.returncode, result.stderr) == (0, "")
     assert out["hub"].read_bytes() == out["shards"].read_bytes()
 
@@ -91,7 +89,7 @@ def test_documents_are_streamed(tmp_path, helpers, offline, repository):
 def test_an_unknown_subset_or_split_is_one_sentence(tmp_path, helpers, offline, repository, change, sentence):
     hub = {"source": "hub", "repository": str(repository), "subset": "default"} | change
     data = spec(helpers, hub)
-    result = helpers.run("tokenizer", "--spec", data.model_dump_json(), "--out", tmp_path / "t.model", **offline)
+    result = helpers.run("tokenizer", data, tmp_path / "t.model", **offline)
     assert result.returncode == 1
     assert result.stderr.startswith("error: dataset") and sentence in result.stderr
     assert result.stderr.count("\n") == 1
@@ -101,6 +99,6 @@ def test_a_record_without_text_is_named(tmp_path, helpers, offline, repository):
     (repository / "train-0.json.gz").unlink()
     helpers.shard(repository / "train-0.json.gz", [{"content": "words", "url": "u"}])
     data = spec(helpers, {"source": "hub", "repository": str(repository), "subset": "default"})
-    result = helpers.run("tokenizer", "--spec", data.model_dump_json(), "--out", tmp_path / "t.model", **offline)
+    result = helpers.run("tokenizer", data, tmp_path / "t.model", **offline)
     assert result.returncode == 1
     assert "record 1: the record has no 'text' (its keys: 'content', 'url')" in result.stderr

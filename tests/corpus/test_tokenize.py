@@ -134,35 +134,17 @@ def test_batched_keeps_order_and_size():
     assert [len(batch) for batch in batches] == [2, 2]
 
 
-def test_the_command(tmp_path, helpers, shard, whole):
-    spec = helpers.spec(shard, validation_fraction=0.2)
-    arguments = ["--spec", spec.model_dump_json(), "--tokenizer", whole.with_suffix(".model"), "--out", tmp_path / "t"]
-    result = helpers.run("tokenize", *arguments)
-    assert (result.returncode, result.stderr) == (0, "")
-    assert (tmp_path / "t" / "train.bin").read_bytes() == (whole / "train.bin").read_bytes()
-    result = helpers.run("tokenize", *arguments[:2], "--tokenizer", tmp_path / "none", "--out", tmp_path / "u")
+def test_a_tokenizer_that_is_not_there(tmp_path, helpers, shard):
+    result = helpers.run("tokenize", helpers.spec(shard), tmp_path / "u", tokenizer=tmp_path / "none")
     assert result.returncode == 1
-    assert result.stderr.startswith("error: --tokenizer: ") and "does not exist" in result.stderr
-
-
-@pytest.mark.parametrize(("options", "threads"), [([], 3), (["--threads", "2"], 2)])
-def test_it_takes_the_cores_that_it_may_use(tmp_path, helpers, shard, whole, monkeypatch, options, threads):
-    taken = []
-    words = ["tokenize", "--spec", helpers.spec(shard).model_dump_json(), "--tokenizer", str(whole), "--out", "x"]
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 5, 7})
-    monkeypatch.setattr("sys.argv", [*words, *options])
-    manifest = TokenStore.open(whole).manifest
-    monkeypatch.setattr(stage, "tokenize", lambda *given: (taken.append(given[-1]), manifest)[1])
-    stage.main()
-    assert taken == [threads]
+    assert result.stderr.startswith("error: tokenizer: ") and "does not exist" in result.stderr
 
 
 def test_a_full_disk(tmp_path, helpers, shard, whole):
     out = tmp_path / "t"
     out.mkdir()
     (out / ".train.bin.partial").symlink_to("/dev/full")
-    spec = helpers.spec(shard).model_dump_json()
-    result = helpers.run("tokenize", "--spec", spec, "--tokenizer", whole.with_suffix(".model"), "--out", out)
+    result = helpers.run("tokenize", helpers.spec(shard), out, tokenizer=whole.with_suffix(".model"))
     assert result.returncode == 1
     assert "the disk is full" in result.stderr and "Traceback" not in result.stderr
     assert list(out.iterdir()) == []
@@ -172,10 +154,9 @@ def test_the_sample_corpus_with_the_tokenizer_of_the_laptop(tmp_path, helpers, s
     spec = DataSpec.model_validate(
         {"corpus": SampleCorpus(source="sample"), "tokens": {"tokenizer": {"kind": "train", "vocab_size": 2048}}}
     )
-    arguments = ["--spec", spec.model_dump_json(), "--corpus", sample_corpus]
     model = tmp_path / "t" / "tokenizer.model"
-    assert helpers.run("tokenizer", *arguments, "--out", model).returncode == 0
-    assert helpers.run("tokenize", *arguments, "--tokenizer", model, "--out", tmp_path / "t").returncode == 0
+    assert helpers.run("tokenizer", spec, model, sample_corpus).returncode == 0
+    assert helpers.run("tokenize", spec, tmp_path / "t", sample_corpus, model).returncode == 0
     store = TokenStore.open(tmp_path / "t")
     store.verify()
     assert store.manifest.train.documents + store.manifest.validation.documents == 13_565

@@ -109,12 +109,3 @@ def test_the_model_of_the_wheel(wheel_cache):
     assert processor.get_piece_size() == 32_000
     assert processor.eos_id() == 2
     assert processor.decode(processor.encode("In 1984: naïve 😀")) == "In 1984: naïve 😀"
-
-
-def test_the_command(tmp_path, helpers):
-    spec = helpers.spec(helpers.shard(tmp_path / "s.json.gz", helpers.records(40)))
-    out = tmp_path / "t" / "tokenizer.model"
-    result = helpers.run("tokenizer", "--spec", spec.model_dump_json(), "--out", out)
-    assert (result.returncode, result.stderr) == (0, "")
-    assert "320 pieces" in result.stdout
-    assert out.read_bytes() == obtain(spec)

@@ -1,5 +1,7 @@
 """Costs against what torch counts: parameters of real decoders, operations as they are dispatched."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -7,7 +9,16 @@ from torch.utils.flop_counter import FlopCounterMode
 from collapse.config.model import ModelConfig
 from collapse.config.training import ExecutionConfig
 from collapse.model.decoder import Decoder
-from collapse.pipeline.cost import block_parameters, flops, memory, parameter_count
+from collapse.pipeline.cost import (
+    CUDA,
+    LIBRARIES,
+    block_parameters,
+    checkpoint_bytes,
+    flops,
+    memory,
+    parameter_count,
+    training_memory,
+)
 
 SMALL = ModelConfig(layers=3, width=32, heads=4, ffn_width=80, sequence_length=24, vocab_size=100)
 PAPER = ModelConfig(layers=48, width=512, heads=4, ffn_width=1536, sequence_length=2048, vocab_size=32000)
@@ -54,12 +65,9 @@ def test_the_papers_flops() -> None:
 
 
 def test_memory_falls_as_processes_share_the_optimizers_states() -> None:
-    one, four, unshared = (
-        memory(PAPER, ExecutionConfig(micro_batch_size=4, processes=p, zero_stage=stage), 256, "bf16")
-        for p, stage in ((1, 1), (4, 1), (4, 0))
-    )
+    one, four = (memory(PAPER, ExecutionConfig(micro_batch_size=4, processes=p), 256, "bf16") for p in (1, 4))
     count = parameter_count(PAPER)
-    assert one.optimizer == unshared.optimizer == 12 * count
+    assert one.optimizer == 12 * count
     assert four.optimizer == 3 * count
     assert four.activations == one.activations
     assert one.total - four.total == 9 * count
@@ -76,3 +84,22 @@ def test_checkpointed_activations_take_less_memory() -> None:
 def test_a_short_step_has_small_micro_batches() -> None:
     execution = ExecutionConfig(micro_batch_size=4)
     assert memory(PAPER, execution, 1, "bf16").activations * 4 == memory(PAPER, execution, 256, "bf16").activations
+
+
+def test_memory_of_a_node(make_plan: Any) -> None:
+    def needed(plan: Any) -> int:
+        run_id = next(iter(plan.runs))
+        return training_memory(plan.runs[run_id], plan.execution(run_id))
+
+    def on(**execution: Any) -> int:
+        return needed(make_plan(execution=execution))
+
+    gathered = 1.3 * checkpoint_bytes(make_plan().config.model)
+    assert on(device="cuda") == round(LIBRARIES + CUDA + gathered)
+    assert LIBRARIES + gathered < on(device="cpu") < LIBRARIES + gathered + 50e6
+    assert on(device="auto") == max(on(device="cuda"), on(device="cpu"))
+    four = on(device="cuda", processes=4, micro_batch_size=1)
+    assert four == pytest.approx(4 * on(device="cuda"), abs=4 * gathered)
+    assert on(device="cuda", processes=4, nodes=2, micro_batch_size=1) == pytest.approx(four / 2, abs=1e6)
+    large = make_plan(model={"width": 256, "ffn_width": 512, "layers": 8}, execution={"device": "cpu"})
+    assert needed(large) > on(device="cpu") + 3 * checkpoint_bytes(large.config.model)

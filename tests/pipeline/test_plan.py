@@ -1,9 +1,13 @@
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from collapse.config.base import ConfigError
+from collapse.config.identity import canonical_json
+from collapse.config.root import load
+from collapse.pipeline.datasets import DATASETS
 from collapse.pipeline.plan import plan
 
 
@@ -13,7 +17,9 @@ def slices(raw: dict[str, Any]) -> dict[str, str]:
     whole = {name: getattr(made, name) for name in ("analysis", "style", "report")}
     text = {"data": made.data(made.config.data.tokens_id), "corpus": made.corpus(made.config.data.corpus_id)}
     first = next(iter(made.runs))
-    return whole | text | made.probes | {"run": made.run(first), "execution": made.execution(first)}
+    datasets = {name: made.dataset(name) for name in DATASETS}
+    execution = canonical_json(made.execution(first).canonical())
+    return whole | text | datasets | {"run": made.run(first), "execution": execution}
 
 
 def changed(before: dict[str, str], after: dict[str, str]) -> set[str]:
@@ -49,7 +55,7 @@ STACKS = {"increments", "attention", "approximations"}
             {"approximations", "swiglu_moment", "concentration", "collapsed_states", "report"},
         ),
         ("training", "lr", "1e-3", set()),
-        ("training", "time_limit", 3600, set()),
+        ("execution", "time_limit", 3600, {"execution"}),
         ("record", "every", 5, {"run", "report"}),
         ("record", "dense", [[2, 4]], {"run", "report"}),
     ],
@@ -70,9 +76,9 @@ def test_slices_are_strings_of_canonical_json(raw: dict[str, Any]) -> None:
 def test_figures_name_the_manifests_of_the_runs_they_show(raw: dict[str, Any]) -> None:
     made = plan(raw, "small.yaml")
     stable, collapsing = made.runs
-    assert made.figure_inputs("fig04_contraction", "run") == [f"results/small/runs/{collapsing}/manifest.json"]
-    assert made.figure_inputs("fig22_stable_contraction", "run") == [f"results/small/runs/{stable}/manifest.json"]
-    assert made.figure_inputs("fig06_frequency_loss", "no-warmup") == []
+    assert made.figure_inputs("fig04_contraction") == [f"results/small/runs/{collapsing}/manifest.json"]
+    assert made.figure_inputs("fig22_stable_contraction") == [f"results/small/runs/{stable}/manifest.json"]
+    assert made.figure_inputs("fig02_deescalation") == ["results/small/probes/increments.json"]
 
 
 def test_local_files_are_inputs(raw: dict[str, Any], tmp_path: Any) -> None:
@@ -103,7 +109,8 @@ def test_probes_may_read_another_text_than_the_runs(raw: dict[str, Any]) -> None
 def test_seeds_are_cut_into_jobs(raw: dict[str, Any]) -> None:
     raw["probe"] = {"seeds": 5, "initializations": 2, "seeds_per_job": 2}
     made = plan(raw, "small.yaml")
-    assert made.slices == {"increments": [(0, 2), (2, 4), (4, 5)], "attention": [(0, 2)]}
+    assert made.slices("increments") == [(0, 2), (2, 4), (4, 5)]
+    assert made.slices("attention") == [(0, 2)] and made.slices("concentration") == []
     assert made.slice_manifests("increments")[2] == "results/small/probes/slices/increments-4-5.json"
 
 
@@ -121,10 +128,15 @@ def test_problems_carry_the_files_name(raw: dict[str, Any]) -> None:
         plan(raw, "small.yaml")
 
 
-def test_the_time_limit_is_an_option_of_the_command(raw: dict[str, Any]) -> None:
-    assert plan(raw, "small.yaml").time_limit == ""
-    raw["training"]["time_limit"] = "3.6e3"
-    assert plan(raw, "small.yaml").time_limit == " --time-limit 3600"
+def test_jobs_read_a_copy_of_the_config(raw: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = plan(raw, "small.yaml")
+    path = made.snapshot()
+    assert load(path) == made.config
+    raw["training"]["lr"] = "1.0e-3"
+    assert plan(raw, "small.yaml").snapshot() == path
+    raw["execution"]["threads"] = 2
+    assert plan(raw, "small.yaml").snapshot() != path
 
 
 def test_a_run_takes_no_more_processes_than_it_has_sequences(raw: dict[str, Any]) -> None:
@@ -133,6 +145,6 @@ def test_a_run_takes_no_more_processes_than_it_has_sequences(raw: dict[str, Any]
     raw["grid"] = {"product": {"scope": ["stream", "sequence"]}}
     made = plan(raw, "small.yaml")
     stream, sequence = made.runs
-    shared, alone = (json.loads(made.execution(run_id)) for run_id in (stream, sequence))
-    assert (shared["processes"], shared["nodes"], made.train_threads(stream)) == (8, 2, 12)
-    assert (alone["processes"], alone["nodes"], made.train_threads(sequence)) == (1, 1, 3)
+    shared, alone = (made.execution(run_id) for run_id in (stream, sequence))
+    assert (shared.processes, shared.nodes, made.train_threads(stream)) == (8, 2, 12)
+    assert (alone.processes, alone.nodes, made.train_threads(sequence)) == (1, 1, 3)

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from collapse.config.probe import StackSpec
+from collapse.probes.stack import StackSpec
 
 STACK: dict[str, Any] = {
     "data": {

@@ -1,18 +1,15 @@
 """The split of the attention formula's gap, against explicit matrices in float64, and the command as it is run."""
 
-import json
-import sys
-
 import numpy as np
 import pytest
 import torch
 
-from collapse.config.probe import ApproximationsSpec, IncrementsSpec
 from collapse.corpus.store import TokenStore
 from collapse.errors import CollapseError
-from collapse.probes import approximations
+from collapse.probes import approximations, increments
 from collapse.probes.approximations import (
     Site,
+    Spec,
     chosen_layers,
     draw_increments,
     measure_network,
@@ -23,6 +20,8 @@ from collapse.probes.increments import measure_seed
 from collapse.probes.network import Network, attention_weights, prefix_mean, read_window
 from collapse.similarity import token_similarity
 from collapse.store.dataset import load_dataset, spec_of
+from collapse.store.job import Job, run_job
+from collapse.store.parts import Parts
 from collapse.theory.attention import attention_increment, prefix_average
 
 SPLIT = {
@@ -38,7 +37,7 @@ SPLIT = {
 
 @pytest.fixture
 def spec(stack):
-    return ApproximationsSpec.model_validate(stack | SPLIT)
+    return Spec.model_validate(stack | SPLIT)
 
 
 @pytest.fixture
@@ -200,7 +199,7 @@ def test_sites_are_those_of_the_increments(stack, spec, window, target):
     spec = spec.model_copy(update={"variance_target": target})
     sweep = {"inputs": ["tokens"], "deescalations": [0.0], "sweep": "product"}
     sweep |= {key: getattr(spec, key) for key in ("placements", "variance_scales", "variance_target")}
-    others = measure_seed(IncrementsSpec.model_validate(stack | sweep), window, 1, torch.float64)
+    others = measure_seed(increments.Spec.model_validate(stack | sweep), window, 1, torch.float64)
     others = others.squeeze(("input", "deescalation")).sel(sublayer="attention")
     for layer, data in measure_network(spec, window, 1, [1, 3], torch.float64):
         for name in ("tsim_x", "mean_square", "amount"):
@@ -232,13 +231,11 @@ def test_draws_do_not_depend_on_what_else_is_measured(spec, window):
 
 
 @pytest.fixture
-def command(spec, byte_tokens, tmp_path, monkeypatch):
+def command(spec, byte_tokens, tmp_path):
     def run(**changes):
         out = tmp_path / "probes" / "approximations.zarr"
-        text = json.dumps(spec.model_copy(update=changes).canonical())
-        arguments = ["--spec", text, "--tokens", str(byte_tokens), "--code", "abc"]
-        monkeypatch.setattr(sys, "argv", ["x", *arguments, "--scratch", str(tmp_path / "scratch"), "--out", str(out)])
-        approximations._main()
+        job = Job(spec.model_copy(update=changes), Parts(tmp_path / "scratch"), tokens=byte_tokens)
+        run_job(approximations, job, out, {"code": "abc"})
         return out
 
     return run
@@ -257,7 +254,7 @@ def test_the_command_publishes_everything_described(spec, command, tmp_path):
         assert variable.dims == ("placement", "variance_scale", "seed", "layer"), name
 
 
-def test_a_stopped_job_goes_on_from_the_layers_it_had_measured(command, monkeypatch):
+def test_a_stopped_job_resumes_from_the_layers_it_had_measured(command, monkeypatch):
     undisturbed = load_dataset(command())
     sites, original = [], measure_site
 

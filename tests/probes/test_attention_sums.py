@@ -1,30 +1,29 @@
 """The stacks that attention is summed over: the decoder's own, in any block size, and bit for bit after a stop."""
 
-import json
 import shutil
-import sys
 
 import numpy as np
 import pytest
 import torch
 
-from collapse.config.probe import AttentionSpec
 from collapse.corpus.store import TokenStore
-from collapse.errors import CollapseError
 from collapse.model.decoder import Decoder
 from collapse.probes import attention_sums, triangle
-from collapse.probes.attention_sums import SUMS, Initializations
+from collapse.probes.attention_sums import SUMS, Initializations, Spec
 from collapse.probes.network import Network, attention_weights, read_window
 from collapse.probes.triangle import unpack
 from collapse.recording.recorder import Recorder, means_and_sums
 from collapse.recording.recorder import unpack as unpack_recorded
 from collapse.similarity import token_similarity
+from collapse.store import job as jobs
 from collapse.store.dataset import load_dataset
+from collapse.store.job import Job, run_job
+from collapse.store.parts import Parts
 
 
 @pytest.fixture
 def spec(stack):
-    return AttentionSpec.model_validate(stack)
+    return Spec.model_validate(stack)
 
 
 @pytest.fixture
@@ -66,16 +65,13 @@ def test_blocks_of_rows_change_nothing(spec, window, rows, monkeypatch):
 
 
 @pytest.fixture
-def command(spec, byte_tokens, tmp_path, monkeypatch):
+def command(spec, byte_tokens, tmp_path):
     def run(first=0, last=2):
-        arguments = ["--spec", json.dumps(spec.canonical()), "--tokens", str(byte_tokens), "--code", "abc"]
-        arguments += ["--seeds", str(first), str(last), "--scratch", str(tmp_path / "scratch")]
-        monkeypatch.setattr(sys, "argv", ["x", *arguments, "--out", str(tmp_path / "slice.zarr")])
-        attention_sums._main()
+        job = Job(spec, Parts(tmp_path / "scratch"), range(first, last), byte_tokens)
+        run_job(attention_sums, job, tmp_path / "slice.zarr", {"code": "abc"})
         return load_dataset(tmp_path / "slice.zarr").drop_attrs()
 
-    yield run
-    torch.set_grad_enabled(True)
+    return run
 
 
 @pytest.fixture
@@ -95,7 +91,7 @@ def advanced(monkeypatch):
     return watched
 
 
-def test_a_stopped_job_goes_on_from_the_layer_it_had_reached(command, advanced, tmp_path):
+def test_a_stopped_job_resumes_from_the_layer_it_had_reached(command, advanced, tmp_path):
     undisturbed = command()
     advanced.layers.clear()
     advanced.stop.add(3)
@@ -112,7 +108,7 @@ def test_a_job_stopped_while_it_published_only_publishes(command, advanced, monk
     undisturbed = command()
     advanced.layers.clear()
     with monkeypatch.context() as patch:
-        patch.setattr(attention_sums.Job, "publish_pieces", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+        patch.setattr(jobs, "publish_pieces", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
         with pytest.raises(OSError, match="full"):
             command()
     assert command().identical(undisturbed)
@@ -128,9 +124,3 @@ def test_what_was_damaged_is_summed_again(command, advanced, tmp_path):
     shutil.rmtree(tmp_path / "scratch" / "layer1.zarr" / SUMS[0])
     assert command().identical(undisturbed)
     assert advanced.layers == [1, 2, 3, 1, 2, 3]
-
-
-@pytest.mark.parametrize("seeds", [(2, 2), (3, 1)])
-def test_no_seeds_are_refused(command, seeds):
-    with pytest.raises(CollapseError, match="--seeds: the last must be above the first"):
-        command(*seeds)

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,17 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from collapse.config.probe import IncrementsSpec
 from collapse.corpus.store import TokenStore
 from collapse.errors import CollapseError
 from collapse.files import tree_digest
 from collapse.model.decoder import Decoder
 from collapse.probes import combine, increments
-from collapse.probes.increments import VARIABLES, measure_seed, position_bins
+from collapse.probes.increments import VARIABLES, Spec, measure_seed, position_bins
 from collapse.probes.network import Network, read_window
 from collapse.recording.recorder import Recorder, unpack
 from collapse.similarity import token_diversity, token_similarity
 from collapse.store.dataset import load_dataset, spec_of
+from collapse.store.job import Job, join_slices, run_job
+from collapse.store.parts import Parts
 from collapse.theory.attention import attention_increment, prefix_average
 from collapse.theory.depth import depth_recursion
 from collapse.theory.ffn import ffn_increment
@@ -37,7 +37,7 @@ SWEEP = {
 
 @pytest.fixture
 def spec(stack):
-    return IncrementsSpec.model_validate(stack | SWEEP)
+    return Spec.model_validate(stack | SWEEP)
 
 
 @pytest.fixture
@@ -198,17 +198,14 @@ def test_every_position_is_in_one_bin(n):
 
 
 @pytest.fixture
-def command(spec, byte_tokens, tmp_path, monkeypatch):
+def command(spec, byte_tokens, tmp_path):
     def run(first, last, tokens=byte_tokens, **changes):
         out = tmp_path / f"increments-{first}-{last}.zarr"
-        text = json.dumps(spec.model_copy(update=changes).canonical())
-        arguments = ["--spec", text, "--tokens", str(tokens), "--seeds", str(first), str(last), "--code", "abc"]
-        monkeypatch.setattr(sys, "argv", ["x", *arguments, "--scratch", str(tmp_path / "scratch"), "--out", str(out)])
-        increments._main()
+        job = Job(spec.model_copy(update=changes), Parts(tmp_path / "scratch"), range(first, last), tokens)
+        run_job(increments, job, out, {"code": "abc"})
         return out
 
-    yield run
-    torch.set_grad_enabled(True)
+    return run
 
 
 def test_damaged_tokens_are_not_measured(command, byte_tokens, tmp_path, monkeypatch):
@@ -220,12 +217,11 @@ def test_damaged_tokens_are_not_measured(command, byte_tokens, tmp_path, monkeyp
         command(0, 1, tokens=damaged)
 
 
-def test_slices_make_one_dataset(spec, command, tmp_path, monkeypatch):
+def test_slices_make_one_dataset(spec, command, tmp_path):
     paths = [command(0, 2), command(2, 3)]
     assert not (tmp_path / "scratch").exists()
     out = tmp_path / "increments.zarr"
-    monkeypatch.setattr(sys, "argv", ["x", "--slices", *map(str, paths), "--code", "def", "--out", str(out)])
-    combine._main()
+    join_slices(combine, paths, out, {"code": "def"})
     data = load_dataset(out)
     assert data["seed"].values.tolist() == [0, 1, 2]
     assert spec_of(data) == {**spec.canonical(), "seeds": [0, 3]}
@@ -237,16 +233,17 @@ def test_slices_make_one_dataset(spec, command, tmp_path, monkeypatch):
     assert [part["code"] for part in origin["slices"]] == ["abc", "abc"]
 
 
-def test_slices_that_do_not_belong_together_are_refused(command, tmp_path, monkeypatch):
+def test_slices_that_do_not_belong_together_are_refused(command, tmp_path):
     first, third, other = command(0, 1), command(2, 3), command(1, 2, window=3)
-    for slices, sentence in (((first, third), "seeds 1 and 2 do not follow"), ((first, other), "different specs")):
-        out = str(tmp_path / "increments.zarr")
-        monkeypatch.setattr(sys, "argv", ["x", "--slices", *map(str, slices), "--code", "def", "--out", out])
+    for slices, sentence in (
+        ((first, third), "starts at seed 2, and .* before seed 1"),
+        ((first, other), "another config"),
+    ):
         with pytest.raises(CollapseError, match=sentence):
-            combine._main()
+            join_slices(combine, slices, tmp_path / "increments.zarr", {})
 
 
-def test_a_stopped_job_goes_on_from_the_seeds_it_had_measured(command, monkeypatch):
+def test_a_stopped_job_resumes_from_the_seeds_it_had_measured(command, monkeypatch):
     first = command(0, 3)
     undisturbed, files = load_dataset(first), tree_digest(first)
     asked = []

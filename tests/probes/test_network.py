@@ -2,12 +2,10 @@ import numpy as np
 import pytest
 import torch
 
-from collapse.config.probe import StackSpec
 from collapse.errors import CollapseError
 from collapse.model.decoder import Decoder
-from collapse.probes import memory
-from collapse.probes.memory import require_memory
 from collapse.probes.network import Network, attention_branch, attention_weights, prefix_mean, read_window
+from collapse.probes.stack import StackSpec
 from collapse.theory.attention import prefix_average
 
 
@@ -92,13 +90,3 @@ def test_windows_beyond_the_corpus_and_foreign_ids_are_refused(config):
         read_window(tokens, config, 2)
     with pytest.raises(CollapseError, match=r"token id 300 is outside the model's vocabulary"):
         read_window(np.full(24, 300, np.uint16), config, 0)
-
-
-def test_too_little_memory_is_said_before_anything_starts(monkeypatch):
-    class Little:
-        available = 2_000_000_000
-
-    monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: Little)
-    require_memory(1_900_000_000, "buy more")
-    with pytest.raises(CollapseError, match=r"needs about 3\.5 GB of memory, and 2\.0 GB are available: buy more"):
-        require_memory(3_500_000_000, "buy more")

@@ -1,20 +1,16 @@
 """The concentration of xi against explicit matrices, the lemmas' formulas written out, and the job."""
 
-import json
-import sys
-
 import numpy as np
 import pytest
 from scipy.stats import ks_2samp
 
-from collapse.config.probe import ConcentrationSpec
-from collapse.errors import CollapseError
 from collapse.similarity import token_similarity
 from collapse.store.dataset import load_dataset, spec_of
+from collapse.store.job import Job, run_job
 from collapse.store.parts import Parts
 from collapse.theory import concentration as module
 from collapse.theory.attention import prefix_average
-from collapse.theory.concentration import BRANCHES, MULTIPLES, concentration, measure, sample, update
+from collapse.theory.concentration import BRANCHES, MULTIPLES, Spec, measure_width, sample, update
 
 N = 128
 
@@ -95,7 +91,7 @@ def test_batches_change_nothing(monkeypatch):
 def test_every_formula_of_the_lemmas(branch):
     width, draws = 40, 3000
     given = update(branch, width, 0, 2)
-    data = measure(branch, width, 0, 4 * draws + 3).sel(realization=2).isel(branch=0, width=0)
+    data = measure_width(branch, width, 0, 4 * draws + 3).sel(realization=2).isel(branch=0, width=0)
     x, a, var, pi = given.x, given.a, given.variance, np.full((N, N), 1 / N)
     xi = sample(given, draws, np.random.default_rng([0, width, 2, 2 + BRANCHES.index(branch)]))
     for quantity, (xx, aa, values) in {"xi_1": (pi @ x, pi @ a, xi[0]), "xi_2": (x, a, xi[1])}.items():
@@ -129,8 +125,8 @@ def test_every_formula_of_the_lemmas(branch):
 
 @pytest.fixture(scope="module")
 def grown(tmp_path_factory):
-    spec = ConcentrationSpec(widths=[32, 64, 128, 256, 512], seed=0, draws=2000)
-    return concentration(spec, Parts(tmp_path_factory.mktemp("parts")))
+    spec = Spec(widths=[32, 64, 128, 256, 512], seed=0, draws=2000)
+    return module.measure(Job(spec, Parts(tmp_path_factory.mktemp("parts"))))
 
 
 def test_means_are_the_conditional_expectations(grown):
@@ -162,21 +158,18 @@ def test_the_constant_does_not_fall_with_the_width(grown):
 
 
 @pytest.fixture
-def command(tmp_path, monkeypatch):
-    def run(text):
+def command(tmp_path):
+    def run(spec):
         out = tmp_path / "theory" / "concentration.zarr"
-        arguments = ["--spec", text, "--code", "abc", "--scratch", str(tmp_path / "scratch"), "--out", str(out)]
-        monkeypatch.setattr(sys, "argv", ["x", *arguments])
-        module._main()
+        run_job(module, Job(spec, Parts(tmp_path / "scratch")), out, {"code": "abc"})
         return load_dataset(out)
 
     return run
 
 
-def test_a_stopped_job_goes_on_from_the_widths_it_had_measured(command, tmp_path, monkeypatch):
-    spec = ConcentrationSpec(widths=[8, 16], seed=1, draws=100)
-    text = json.dumps(spec.canonical())
-    undisturbed = command(text)
+def test_a_stopped_job_resumes_from_the_widths_it_had_measured(command, tmp_path, monkeypatch):
+    spec = Spec(widths=[8, 16], seed=1, draws=100)
+    undisturbed = command(spec)
     assert not (tmp_path / "scratch").exists()
     asked = []
 
@@ -184,19 +177,14 @@ def test_a_stopped_job_goes_on_from_the_widths_it_had_measured(command, tmp_path
         asked.append((branch, width))
         if len(asked) == 3:
             raise KeyboardInterrupt
-        return measure(branch, width, seed, draws)
+        return measure_width(branch, width, seed, draws)
 
-    monkeypatch.setattr(module, "measure", stopped)
+    monkeypatch.setattr(module, "measure_width", stopped)
     with pytest.raises(KeyboardInterrupt):
-        command(text)
-    resumed = command(text)
+        command(spec)
+    resumed = command(spec)
     assert asked == [("attention", 8), ("attention", 16), ("ffn", 8), ("ffn", 8), ("ffn", 16)]
     assert resumed.identical(undisturbed)
     assert spec_of(resumed) == spec.canonical()
     for name, variable in resumed.variables.items():
         assert variable.attrs["long_name"], name
-
-
-def test_bad_specs_are_named(command):
-    with pytest.raises(CollapseError, match=r"--spec: .*draws"):
-        command('{"widths": [8], "seed": 0, "draws": 0}')

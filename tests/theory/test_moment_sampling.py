@@ -1,25 +1,22 @@
 """Monte Carlo against the quadrature, and the job: bounded memory, resumed with the same numbers."""
 
-import json
-import sys
 import tracemalloc
 
 import numpy as np
 import pytest
 
-from collapse.config.probe import MomentSpec
-from collapse.errors import CollapseError
 from collapse.store.dataset import load_dataset, spec_of
+from collapse.store.job import Job, run_job
 from collapse.store.parts import Parts
 from collapse.theory import moment_sampling
 from collapse.theory.ffn import swiglu_moment
-from collapse.theory.moment_sampling import BLOCK, RHO, block_sums, moments, sample_moments, silu
+from collapse.theory.moment_sampling import BLOCK, RHO, Spec, block_sums, measure, sample_moments, silu
 
 VARIANCES = [1 / 3, 4 / 3, 30.0]
 
 
 def spec(draws=200_000, seed=0, variances=VARIANCES):
-    return MomentSpec(preact_variances=variances, seed=seed, draws=draws)
+    return Spec(preact_variances=variances, seed=seed, draws=draws)
 
 
 def test_silu():
@@ -28,7 +25,7 @@ def test_silu():
 
 
 def test_monte_carlo_agrees_with_the_quadrature(tmp_path):
-    data = moments(spec(), Parts(tmp_path))
+    data = measure(Job(spec(), Parts(tmp_path)))
     assert data["moment"].dims == ("preact_variance", "rho")
     assert data["rho"].values[[0, -1]].tolist() == [0, 1]
     np.testing.assert_array_equal(data["moment"], swiglu_moment(RHO, np.array(VARIANCES)[:, None]))
@@ -70,9 +67,9 @@ def test_a_single_draw_has_no_standard_error(tmp_path):
 
 
 def test_results_do_not_depend_on_how_often_sums_are_kept(tmp_path, monkeypatch):
-    whole = moments(spec(9 * BLOCK - 7), Parts(tmp_path / "whole"))
+    whole = measure(Job(spec(9 * BLOCK - 7), Parts(tmp_path / "whole")))
     monkeypatch.setattr(moment_sampling, "PART_BLOCKS", 2)
-    assert moments(spec(9 * BLOCK - 7), Parts(tmp_path / "cut")).identical(whole)
+    assert measure(Job(spec(9 * BLOCK - 7), Parts(tmp_path / "cut"))).identical(whole)
 
 
 def test_memory_does_not_grow_with_the_draws(tmp_path):
@@ -88,22 +85,19 @@ def test_memory_does_not_grow_with_the_draws(tmp_path):
 
 
 @pytest.fixture
-def command(tmp_path, monkeypatch):
-    def run(text):
+def command(tmp_path):
+    def run(spec):
         out = tmp_path / "theory" / "swiglu_moment.zarr"
-        arguments = ["--spec", text, "--code", "abc", "--scratch", str(tmp_path / "scratch"), "--out", str(out)]
-        monkeypatch.setattr(sys, "argv", ["x", *arguments])
-        moment_sampling._main()
+        run_job(moment_sampling, Job(spec, Parts(tmp_path / "scratch")), out, {"code": "abc"})
         return load_dataset(out)
 
     return run
 
 
-def test_a_stopped_job_goes_on_and_ends_with_the_same_numbers(command, tmp_path, monkeypatch):
+def test_a_stopped_job_resumes_and_ends_with_the_same_numbers(command, tmp_path, monkeypatch):
     job = spec(7 * BLOCK)
-    text = json.dumps(job.canonical())
     monkeypatch.setattr(moment_sampling, "PART_BLOCKS", 2)
-    undisturbed = command(text)
+    undisturbed = command(job)
     assert not (tmp_path / "scratch").exists()
     asked = []
 
@@ -115,17 +109,10 @@ def test_a_stopped_job_goes_on_and_ends_with_the_same_numbers(command, tmp_path,
 
     monkeypatch.setattr(moment_sampling, "block_sums", stopped)
     with pytest.raises(KeyboardInterrupt):
-        command(text)
-    resumed = command(text)
+        command(job)
+    resumed = command(job)
     assert asked == [0, 1, 2, 3, 4, 5, 4, 5, 6]
     assert resumed.identical(undisturbed)
     assert spec_of(resumed) == job.canonical()
     for name, variable in resumed.variables.items():
         assert variable.attrs["long_name"], name
-
-
-def test_bad_specs_are_named(command):
-    with pytest.raises(CollapseError, match=r"--spec: .*draws"):
-        command('{"preact_variances": [1.0], "seed": 0, "draws": 0}')
-    with pytest.raises(CollapseError, match=r"--spec: preact_variance must be .* got 5000"):
-        command('{"preact_variances": [5000.0], "seed": 0, "draws": 10}')

@@ -7,10 +7,11 @@ import pytest
 
 from collapse.config.root import load
 from collapse.errors import CollapseError
-from collapse.pipeline.cost import checkpoint_bytes, flops, store_bytes
+from collapse.pipeline.cost import checkpoint_bytes, flops
+from collapse.pipeline.datasets import DATASETS
 from collapse.pipeline.plan import Plan
 from collapse.upkeep.devices import ASSUMED_UTILISATION, DEVICES, device
-from collapse.upkeep.forecast import HOUR, forecast, makespan
+from collapse.upkeep.forecast import HOUR, forecast, makespan, store_bytes
 from collapse.upkeep.page import as_json, duration, scaled
 
 ROOT = Path(__file__).parents[2]
@@ -40,10 +41,10 @@ def test_only_what_is_recorded_is_stored(make_plan: Any) -> None:
 def test_states_and_what_is_left(make_plan: Any) -> None:
     plan = make_plan()
     first, second, third, fourth = plan.runs
-    code = plan.code("training.loop")
+    code = plan.code("training")
     touch(plan.paths.run(first) / "manifest.json", json.dumps({"code": code}))
     for step in (20, 75):
-        touch(plan.paths.scratch(f"{second}-{code}") / "checkpoints" / f"step-{step:08d}.json")
+        touch(plan.train_scratch(second) / "checkpoints" / f"step-{step:08d}.json")
     touch(plan.paths.scratch(f"{third}-000000000000") / "checkpoints" / "step-00000040.json")
     touch(plan.paths.run(fourth) / "manifest.json", json.dumps({"code": "000000000000"}))
     foreseen = forecast(plan)
@@ -57,10 +58,10 @@ def test_states_and_what_is_left(make_plan: Any) -> None:
 def test_probes(make_plan: Any) -> None:
     plan = make_plan()
     touch(Path(plan.slice_manifests("attention")[1]))
-    touch(plan.paths.theory("swiglu_moment").with_suffix(".json"))
+    touch(plan.paths.dataset("swiglu_moment").with_suffix(".json"))
     probes = {probe.name: probe for probe in forecast(plan).probes}
-    assert set(probes) == set(plan.probes)
-    assert (probes["attention"].jobs, probes["attention"].done) == (len(plan.slices["attention"]), 1)
+    assert set(probes) == set(DATASETS)
+    assert (probes["attention"].jobs, probes["attention"].done) == (len(plan.slices("attention")), 1)
     assert (probes["swiglu_moment"].jobs, probes["swiglu_moment"].done) == (1, 1)
     assert probes["approximations"].done == 0
     assert probes["increments"].memory_mb == plan.memory_mb("increments")

@@ -1,17 +1,15 @@
-# What the runs did: one row a run.
+# What the runs did, one row per run; and which statements of the paper hold, one row per claim.
 
 
 rule summary:
     input:
-        runs=PLAN.manifests(),
+        PLAN.manifests(),
     output:
-        summary="<results>/summary.csv",
+        "<results>/summary.csv",
     log:
         "<logs>/summary.log",
     benchmark:
         "<benchmarks>/summary.tsv"
-    conda:
-        "../../environment.yml"
     resources:
         **SITE.job,
         mem_mb=1000,
@@ -19,23 +17,13 @@ rule summary:
     params:
         spec=PLAN.analysis,
         code=PLAN.code("analysis.summary"),
-        runs=lambda wildcards, input: [Path(manifest).parent for manifest in input.runs],
     shell:
-        "python -m collapse.analysis.summary --spec {params.spec:q} --runs {params.runs:q} --out {output.summary:q}"
-        " 2>&1 | tee -i {log:q}"
-
-
-# Which statements of the paper hold: one row a claim.
+        "collapse summary --configfile {CONFIG:q} --log {log:q}"
 
 
 rule claims:
     input:
-        increments="<results>/probes/increments.json",
-        attention="<results>/probes/attention.json",
-        approximations="<results>/probes/approximations.json",
-        collapsed_states="<results>/probes/collapsed_states.json",
-        swiglu_moment="<results>/theory/swiglu_moment.json",
-        concentration="<results>/theory/concentration.json",
+        PLAN.dataset_manifests,
     output:
         csv="<results>/claims.csv",
         json="<results>/claims.json",
@@ -43,17 +31,14 @@ rule claims:
         "<logs>/claims.log",
     benchmark:
         "<benchmarks>/claims.tsv"
-    conda:
-        "../../environment.yml"
+    group:
+        "initialization"
     resources:
         **SITE.job,
         mem_mb=1000,
         runtime=SITE.minutes(5),
         slots=1,
     params:
-        code=PLAN.code("claims.table"),
-        data=lambda wildcards, input: [
-            f"--{name.replace('_', '-')}={Path(manifest).with_suffix('.zarr')}" for name, manifest in input.items()
-        ],
+        code=PLAN.code("claims.catalogue"),
     shell:
-        "python -m collapse.claims.table {params.data:q} --out {output.csv:q} 2>&1 | tee -i {log:q}"
+        "collapse claims --configfile {CONFIG:q} --log {log:q}"

@@ -3,17 +3,15 @@
 
 rule report:
     input:
-        summary="<results>/summary.csv",
-        claims="<results>/claims.csv",
-        figures=[f"<results>/figures/{figure}.png" for figure in PLAN.figures],
+        "<results>/summary.csv",
+        "<results>/claims.csv",
+        expand("<results>/figures/{figure}.png", figure=PLAN.figures),
     output:
-        html="<results>/report.html",
+        "<results>/report.html",
     log:
         "<logs>/report.log",
     benchmark:
         "<benchmarks>/report.tsv"
-    conda:
-        "../../environment.yml"
     resources:
         **SITE.job,
         mem_mb=1000,
@@ -21,8 +19,5 @@ rule report:
     params:
         spec=PLAN.report,
         code=PLAN.code("report"),
-        config=lambda wildcards, input: PLAN.whole,
-        results=subpath(output.html, parent=True),
     shell:
-        "python -m collapse.report --config {params.config:q} --results {params.results:q} --summary {input.summary:q}"
-        " --claims {input.claims:q} --out {output.html:q} 2>&1 | tee -i {log:q}"
+        "collapse report --configfile {CONFIG:q} --log {log:q}"

@@ -1,4 +1,4 @@
-"""Measurements at initialization: what is varied, how often it is drawn, and the specs of the stages that measure."""
+"""Measurements at initialization: what is varied, and how often it is drawn."""
 
 from typing import Annotated, Literal
 
@@ -6,8 +6,7 @@ from pydantic import AfterValidator, Field
 
 from collapse.config.base import Fraction, NonNegativeInt, PositiveInt, PositiveReal, Section
 from collapse.config.corpus import CorpusConfig
-from collapse.config.model import ModelConfig, PlacementName
-from collapse.config.run import DataSpec
+from collapse.config.model import PlacementName
 
 InputName = Literal["tokens", "gaussian"]
 InputRms = Literal["unit", "as_trained"]
@@ -76,129 +75,11 @@ class MonteCarloConfig(Section):
     """Draws of W at each width."""
 
 
-class StackSpec(Section):
-    """A stack of layers at initialization, and what goes into it."""
-
-    data: DataSpec
-    model: ModelConfig
-    window: NonNegativeInt
-    input_rms: InputRms
-
-    @property
-    def _matrices(self) -> int:
-        """Entries of one layer's matrices."""
-        return self.model.width * (4 * self.model.width + 3 * self.model.ffn_width)
-
-    @property
-    def _state(self) -> int:
-        """Entries of one (n, d) matrix."""
-        return self.model.sequence_length * self.model.width
-
-    @property
-    def _embedding(self) -> int:
-        return self.model.vocab_size * self.model.width
-
-
-class IncrementsSpec(StackSpec):
-    """What the increments of a seed depend on."""
-
-    inputs: list[InputName]
-    placements: list[PlacementName]
-    variance_scales: list[float]
-    variance_target: VarianceTarget
-    deescalations: list[float]
-    sweep: Sweep
-
-    @property
-    def settings(self) -> list[tuple[float, float]]:
-        """(variance scale, deescalation) of every setting that is measured."""
-        first_scale, first_a = self.variance_scales[0], self.deescalations[0]
-        return [
-            (scale, a)
-            for scale in self.variance_scales
-            for a in self.deescalations
-            if self.sweep == "product" or scale == first_scale or a == first_a
-        ]
-
-    @property
-    def memory_bytes(self) -> int:
-        """About the memory that the probe needs: states of all settings, one layer's matrices, one chunk's work."""
-        sequences = len(self.settings) * len(self.inputs) * len(self.placements)
-        chunk = max(CHUNK_TOKENS, self.model.sequence_length)
-        work = chunk * (8 * self.model.width + 4 * self.model.ffn_width)
-        matrices = (1 + len(self.variance_scales)) * self._matrices
-        return BASE_BYTES + 4 * (2 * sequences * self._state + matrices + self._embedding + work)
-
-
-class AttentionSpec(StackSpec):
-    """What the averages of attention matrices depend on, seeds apart."""
-
-    def memory_bytes(self, seeds: int) -> int:
-        """About the memory that the probe needs: one layer's sums, some rows of one initialization's attention."""
-        n, heads = self.model.sequence_length, self.model.heads
-        work = self.model.sequence_length * (8 * self.model.width + 4 * self.model.ffn_width)
-        squares = (6 * n + 3 * heads * BLOCK_ROWS) * n + heads * self._state
-        return BASE_BYTES + 4 * (squares + 4 * seeds * self._state + 2 * self._matrices + self._embedding + work)
-
-
-class ApproximationsSpec(StackSpec):
-    """What the approximation split depends on."""
-
-    placements: list[PlacementName]
-    variance_scales: list[float]
-    variance_target: VarianceTarget
-    seed: NonNegativeInt
-    weight_draws: PositiveInt
-    networks: PositiveInt
-    layer_stride: PositiveInt
-
-    @property
-    def memory_bytes(self) -> int:
-        """About the memory that the probe needs: one layer's attention matrices and states."""
-        n, heads = self.model.sequence_length, self.model.heads
-        states = 2 * len(self.placements) * len(self.variance_scales) + 8 + 2 * heads
-        work = self.model.sequence_length * 4 * self.model.ffn_width
-        matrices = (2 + len(self.variance_scales)) * self._matrices
-        return BASE_BYTES + 4 * (3 * heads * n * n + states * self._state + matrices + self._embedding + work)
-
-
-class MomentSpec(Section):
-    """What the moments m(rho) depend on."""
-
-    preact_variances: list[float]
-    seed: NonNegativeInt
-    draws: PositiveInt
-
-
-class ConcentrationSpec(Section):
-    """What the concentration at growing width depends on."""
-
-    widths: list[int]
-    seed: NonNegativeInt
-    draws: PositiveInt
-
-
-class CollapsedSpec(Section):
-    """What the checks on constructed collapsed states depend on."""
-
-    seed: NonNegativeInt
-
-
-BASE_BYTES = 550_000_000
-"""Of a process that has imported torch."""
-CHUNK_TOKENS = 8192
-"""Tokens that a probe sends through a layer at once, at most, unless a single sequence is longer."""
-
-BLOCK_ROWS = 256
-"""Rows of a causal attention matrix that are computed at once where no matrix is held whole."""
-
-
-def stack_of(model: ModelConfig) -> ModelConfig:
-    """A model as the probes see it: no epsilon, and nothing that they do not depend on."""
-    unused = {"placement": "post", "tie_embeddings": True, "head_std": 0.02}
-    return model.model_copy(update=unused | {"norm_eps": 0.0})
-
-
-def slices(seeds: int, per_job: int) -> list[tuple[int, int]]:
-    """Half-open ranges of seeds, one a job."""
-    return [(first, min(first + per_job, seeds)) for first in range(0, seeds, per_job)]
+def settings(scales: list[float], deescalations: list[float], sweep: Sweep) -> list[tuple[float, float]]:
+    """(variance scale, deescalation) of every setting that a sweep measures."""
+    return [
+        (scale, a)
+        for scale in scales
+        for a in deescalations
+        if sweep == "product" or scale == scales[0] or a == deescalations[0]
+    ]

@@ -12,17 +12,7 @@ from collapse.config.corpus import CorpusConfig
 from collapse.config.figures import FiguresConfig
 from collapse.config.grid import GridConfig, GridRun
 from collapse.config.model import ModelConfig
-from collapse.config.probe import (
-    ApproximationsSpec,
-    AttentionSpec,
-    CollapsedSpec,
-    ConcentrationSpec,
-    IncrementsSpec,
-    MomentSpec,
-    MonteCarloConfig,
-    ProbeConfig,
-    stack_of,
-)
+from collapse.config.probe import MonteCarloConfig, ProbeConfig
 from collapse.config.run import DataSpec, RunSpec
 from collapse.config.tokens import TokensConfig
 from collapse.config.training import ExecutionConfig, RecordConfig, TrainingConfig
@@ -55,50 +45,6 @@ class Config(Section):
     def probe_data(self) -> DataSpec:
         """What determines the token store that the probes read."""
         return DataSpec(corpus=self.probe.corpus or self.corpus, tokens=self.tokens)
-
-    def _stack(self) -> dict[str, Any]:
-        return {
-            "data": self.probe_data,
-            "model": stack_of(self.model),
-            "window": self.probe.window,
-            "input_rms": self.probe.input_rms,
-        }
-
-    @property
-    def increments(self) -> IncrementsSpec:
-        """Spec of the increments, without the seeds."""
-        keys = ("inputs", "placements", "variance_scales", "variance_target", "deescalations", "sweep")
-        return IncrementsSpec(**self._stack(), **{key: getattr(self.probe, key) for key in keys})
-
-    @property
-    def attention(self) -> AttentionSpec:
-        """Spec of the averages of attention matrices, without the seeds."""
-        return AttentionSpec(**self._stack())
-
-    @property
-    def approximations(self) -> ApproximationsSpec:
-        """Spec of the approximation split."""
-        probe = {key: getattr(self.probe, key) for key in ("placements", "variance_scales", "variance_target")}
-        draws = {key: getattr(self.monte_carlo, key) for key in ("seed", "weight_draws", "networks", "layer_stride")}
-        return ApproximationsSpec(**self._stack(), **probe, **draws)
-
-    @property
-    def moments(self) -> MomentSpec:
-        """Spec of the moments m(rho): one pre-activation variance a variance factor."""
-        scales = self.probe.variance_scales if self.probe.variance_target == "all" else [1.0]
-        variances = [scale / 3 for scale in scales]
-        return MomentSpec(preact_variances=variances, seed=self.monte_carlo.seed, draws=self.monte_carlo.moment_draws)
-
-    @property
-    def concentration(self) -> ConcentrationSpec:
-        """Spec of the concentration at growing width."""
-        draws = self.monte_carlo
-        return ConcentrationSpec(widths=draws.widths, seed=draws.seed, draws=draws.width_draws)
-
-    @property
-    def collapsed_states(self) -> CollapsedSpec:
-        """Spec of the checks on constructed collapsed states."""
-        return CollapsedSpec(seed=self.monte_carlo.seed)
 
     def spec_of(self, override: GridRun) -> RunSpec:
         """The whole spec of the run that an override describes.

@@ -13,7 +13,7 @@ def documents(corpus: CorpusConfig, fetched: Path | None = None) -> Documents:
 
     Args:
         corpus: where the text comes from.
-        fetched: folder that `collapse.corpus.fetch` wrote; needed by the `sample` source only.
+        fetched: folder of the fetched corpus; only the `sample` source needs it.
 
     Raises:
         CollapseError: at once or while iterating, where the text is missing, damaged or cannot be reached.
@@ -47,8 +47,5 @@ def attributions(corpus: CorpusConfig, fetched: Path | None = None) -> list[Attr
 
 def _given(fetched: Path | None) -> Path:
     if fetched is None:
-        raise CollapseError(
-            "the sample corpus has to be fetched first: run `python -m collapse.corpus.fetch`, and give its folder "
-            "as --corpus"
-        )
+        raise CollapseError("the sample corpus has to be fetched first: `collapse corpus` does that")
     return fetched

@@ -1,8 +1,6 @@
-"""The `tokenize` stage: documents become a token store."""
+"""From documents to a token store."""
 
-import argparse
 import hashlib
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeAlias
@@ -10,13 +8,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from collapse.config.option import parse_option
 from collapse.config.run import DataSpec
 from collapse.corpus.document import Document
 from collapse.corpus.sources import attributions, describe, documents
 from collapse.corpus.store import Dtype, SplitWriter, TokenManifest, Tokens, dtype_for, write_manifest
 from collapse.corpus.tokenizer import load, read_model
-from collapse.errors import CollapseError, run_stage
+from collapse.errors import CollapseError
 from collapse.progress import Progress
 
 BATCH_CHARACTERS = 1 << 20
@@ -129,24 +126,3 @@ def tokenize(
         )
     write_manifest(out, manifest)
     return manifest
-
-
-def main() -> None:
-    """Command line of the stage."""
-    parser = argparse.ArgumentParser(prog="python -m collapse.corpus.tokenize", description=__doc__)
-    parser.add_argument("--spec", required=True, help="sections corpus and tokens of the config, as JSON")
-    parser.add_argument("--corpus", type=Path, help="folder that the fetch stage wrote; for the sample corpus")
-    parser.add_argument("--tokenizer", required=True, type=Path, help="SentencePiece model file")
-    parser.add_argument("--out", required=True, type=Path, help="folder of the token store")
-    cores = len(os.sched_getaffinity(0))
-    parser.add_argument("--threads", type=int, default=cores, help="threads to encode with (default: all cores it has)")
-    args = parser.parse_args()
-    manifest = tokenize(
-        parse_option(DataSpec, "--spec", args.spec), args.tokenizer, args.out, args.corpus, args.threads
-    )
-    for split in (manifest.train, manifest.validation):
-        print(f"{split.tokens:,} tokens of {split.documents:,} documents")
-
-
-if __name__ == "__main__":
-    run_stage(main)

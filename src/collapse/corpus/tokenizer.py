@@ -1,6 +1,5 @@
-"""The `tokenizer` stage: obtains a SentencePiece model, trained here or taken from elsewhere."""
+"""SentencePiece models: trained here, or taken from elsewhere."""
 
-import argparse
 import hashlib
 import io
 import re
@@ -10,15 +9,13 @@ from pathlib import Path
 
 import sentencepiece
 
-from collapse.config.option import parse_option
 from collapse.config.run import DataSpec
 from collapse.config.tokens import FileTokenizer, HubTokenizer, TrainedTokenizer
 from collapse.corpus import hub
 from collapse.corpus.document import Document, Documents
 from collapse.corpus.sources import documents
 from collapse.corpus.wheels import MISTRAL_COMMON, read_member
-from collapse.errors import CollapseError, run_stage
-from collapse.files import write_atomic
+from collapse.errors import CollapseError
 from collapse.progress import Progress
 
 WHEEL_MEMBER = "mistral_common/data/tokenizer.model.v1"
@@ -134,28 +131,10 @@ def read_model(path: Path) -> bytes:
     Raises:
         CollapseError: where there is none.
     """
-    return _read(path, "--tokenizer")
+    return _read(path, "tokenizer")
 
 
 def _read(path: Path, key: str) -> bytes:
     if not path.is_file():
         raise CollapseError(f"{key}: {path} does not exist (looked from {Path.cwd()})")
     return path.read_bytes()
-
-
-def main() -> None:
-    """Command line of the stage."""
-    parser = argparse.ArgumentParser(prog="python -m collapse.corpus.tokenizer", description=__doc__)
-    parser.add_argument("--spec", required=True, help="sections corpus and tokens of the config, as JSON")
-    parser.add_argument("--corpus", type=Path, help="folder that the fetch stage wrote; for the sample corpus")
-    parser.add_argument("--out", required=True, type=Path, help="path of the model file to write")
-    args = parser.parse_args()
-    spec = parse_option(DataSpec, "--spec", args.spec)
-    model = obtain(spec, args.corpus)
-    write_atomic(args.out, model)
-    pieces = load(model, str(args.out)).get_piece_size()
-    print(f"tokenizer ({spec.tokens.tokenizer.kind}): {pieces:,} pieces in {args.out}")
-
-
-if __name__ == "__main__":
-    run_stage(main)

@@ -1,4 +1,4 @@
-"""Parameters, floating-point operations, memory and disk of a training, from its config alone.
+"""Parameters, floating-point operations, memory and disk of jobs, from the config alone.
 
 Shapes as in SPEC section 1: B sequences of n tokens, width d, L layers, H heads, SwiGLU width d_ff, vocabulary v.
 """
@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from collapse.config.model import ModelConfig
+from collapse.config.probe import settings
+from collapse.config.root import Config
+from collapse.config.run import RunSpec
 from collapse.config.training import ExecutionConfig
-from collapse.recording.statistics import LAYERWISE, METRICS, STEPWISE, SUBLAYERS
+from collapse.pipeline.sizes import BLOCK_ROWS, CHUNK_TOKENS
 
 Precision = Literal["fp32", "bf16"]
 
@@ -19,12 +22,16 @@ REDUCTION_BUCKET = 500_000_000
 """Elements that DeepSpeed averages among processes at once, at most (its default)."""
 ATTENTION_BLOCK = 128
 """Rows of attention weights that fp32 on a CPU computes together (`collapse.model.causal_attention.BLOCK`)."""
-COMPRESSION = 0.9
-"""Bytes of a metric store over those of its values: ten runs of the laptop config took 0.85 to 0.92."""
-STORE_OVERHEAD = 30_000
-"""Bytes of a metric store's descriptions: its size where there are no steps."""
 CHECKPOINTS_KEPT = 2
 """Checkpoints of a training under way; while one is written there is one more."""
+LIBRARIES = 1_200_000_000
+"""Bytes per process of PyTorch, DeepSpeed and the tokens."""
+CUDA = 3_000_000_000
+"""Bytes per process that CUDA and its libraries take on the host."""
+MARGIN = 1.3
+"""Factor on the forecast of a training's memory, which was seen to be up to 16 % too low (docs/planning.md)."""
+PROCESS = 750_000_000
+"""Bytes of a process that has imported PyTorch, and spare."""
 
 
 def block_parameters(model: ModelConfig) -> int:
@@ -127,8 +134,7 @@ def memory(
     n, d, layers = model.sequence_length, model.width, model.layers
     tokens = micro * n
     size = BF16 if precision == "bf16" else FP32
-    shards = execution.processes if execution.zero_stage == 1 else 1
-    masters = 0 if precision == "fp32" and execution.zero_stage == 0 else FP32 * count
+    shards = execution.processes
     if precision == "fp32" and not on_gpu:
         attention = FP32 * (4 * d + model.heads * (n + min(n, ATTENTION_BLOCK)) // 2)
     else:
@@ -143,14 +149,14 @@ def memory(
     recorder = (2 * layers + 1) * (tokens + 2 * micro * (d + 1) + 2) + tokens * d
     if precision == "bf16":
         update = 2 * FP32 * min(count, REDUCTION_BUCKET)
-    elif execution.zero_stage == 1 and on_gpu:
+    elif on_gpu:
         update = FP32 * max(count // shards, REDUCTION_BUCKET)
     else:
         update = FP32 * count // shards
     return Memory(
         parameters=size * count,
         gradients=(FP32 + (BF16 if precision == "bf16" else 0)) * count,
-        optimizer=(2 * FP32 * count + masters) // shards,
+        optimizer=3 * FP32 * count // shards,
         activations=activations,
         logits=logits,
         buffers=FP32 * (recorder + n * d),
@@ -158,13 +164,66 @@ def memory(
     )
 
 
-def store_bytes(layers: int, recorded_steps: int) -> int:
-    """Size on disk of the metrics of a run of L layers."""
-    layerwise = sum(metric.dims == LAYERWISE for metric in METRICS) * layers * len(SUBLAYERS)
-    stepwise = sum(metric.dims == STEPWISE for metric in METRICS) + 1  # and the step itself
-    return STORE_OVERHEAD + round(COMPRESSION * recorded_steps * (FP32 * layerwise + FP64 * stepwise))
-
-
 def checkpoint_bytes(model: ModelConfig) -> int:
     """Size on disk of one checkpoint: fp32 weights and AdamW's two moments, in any precision."""
     return 3 * FP32 * parameter_count(model)
+
+
+def training_memory(spec: RunSpec, execution: ExecutionConfig, on_gpus: bool = False) -> int:
+    """Bytes on each node of a training: its processes, and the checkpoint that one of them gathers.
+
+    Args:
+        spec: The run.
+        execution: How it is executed.
+        on_gpus: Whether the job asked for GPUs; the larger need counts where `execution.device` does not tell either.
+    """
+    precision: Precision = "fp32" if spec.training.precision == "auto" else spec.training.precision
+    device = "cuda" if on_gpus else execution.device
+    there = memory(spec.model, execution, spec.training.sequences_per_step, precision).total
+    per_process = {"cpu": MARGIN * there, "cuda": CUDA}
+    needed = max(size for kind, size in per_process.items() if device in ("auto", kind))
+    return round(execution.processes_per_node * (LIBRARIES + needed) + MARGIN * checkpoint_bytes(spec.model))
+
+
+def increments_memory(config: Config) -> int:
+    """Bytes of a job of the increments: states of all settings, one layer's matrices, one chunk's work."""
+    model, probe = config.model, config.probe
+    swept = settings(probe.variance_scales, probe.deescalations, probe.sweep)
+    sequences = len(swept) * len(probe.inputs) * len(probe.placements)
+    chunk = max(CHUNK_TOKENS, model.sequence_length)
+    work = chunk * (8 * model.width + 4 * model.ffn_width)
+    matrices = (1 + len(probe.variance_scales)) * _layer(model)
+    return PROCESS + FP32 * (2 * sequences * _state(model) + matrices + _embedding(model) + work)
+
+
+def attention_memory(config: Config) -> int:
+    """Bytes of a job of the attention sums: one layer's sums, some rows of one initialization's attention."""
+    model, seeds = config.model, min(config.probe.seeds_per_job, config.probe.initializations)
+    n, heads = model.sequence_length, model.heads
+    work = n * (8 * model.width + 4 * model.ffn_width)
+    squares = (6 * n + 3 * heads * BLOCK_ROWS) * n + heads * _state(model)
+    return PROCESS + FP32 * (squares + 4 * seeds * _state(model) + 2 * _layer(model) + _embedding(model) + work)
+
+
+def approximations_memory(config: Config) -> int:
+    """Bytes of the job of the approximation split: one layer's attention matrices and states."""
+    model, probe = config.model, config.probe
+    n, heads = model.sequence_length, model.heads
+    states = 2 * len(probe.placements) * len(probe.variance_scales) + 8 + 2 * heads
+    matrices = (2 + len(probe.variance_scales)) * _layer(model)
+    work = n * 4 * model.ffn_width
+    return PROCESS + FP32 * (3 * heads * n * n + states * _state(model) + matrices + _embedding(model) + work)
+
+
+def _layer(model: ModelConfig) -> int:
+    """Entries of one layer's matrices."""
+    return block_parameters(model) // model.layers
+
+
+def _state(model: ModelConfig) -> int:
+    """Entries of one (n, d) matrix."""
+    return model.sequence_length * model.width
+
+
+def _embedding(model: ModelConfig) -> int:
+    return model.vocab_size * model.width

@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from collapse.pipeline.datasets import DATASETS
+
 FINISHED = "finished"
-"""Folder of the finished run in its scratch folder."""
+"""Folder of the finished run in a training's scratch folder."""
 
 
 @dataclass(frozen=True)
 class ResultPaths:
-    """Paths under a config's results folder."""
+    """Paths below a config's results folder."""
 
     root: Path
 
@@ -26,25 +28,31 @@ class ResultPaths:
         return self.root / "runs" / run_id
 
     def scratch(self, key: str) -> Path:
-        """Folder of a training under way: checkpoints and metric history. Never a Snakemake output."""
+        """Folder of a job under way: checkpoints and metric history, or finished parts. Never a Snakemake output."""
         return self.root / "scratch" / key
 
-    def probe(self, name: str) -> Path:
-        """Dataset of a probe; its manifest is `name.json` beside it."""
-        return self.root / "probes" / f"{name}.zarr"
+    def dataset(self, name: str) -> Path:
+        """A dataset; its manifest is `name.json` beside it."""
+        return self.root / DATASETS[name].place / f"{name}.zarr"
 
-    def probe_slice(self, name: str, first: int | str, last: int | str) -> Path:
-        """Dataset of a probe for seeds `first` to `last` - 1."""
-        return self.root / "probes" / "slices" / f"{name}-{first}-{last}.zarr"
+    def slice(self, name: str, first: int | str, last: int | str) -> Path:
+        """A dataset's slice of the seeds `first` to `last` - 1."""
+        return self.root / DATASETS[name].place / "slices" / f"{name}-{first}-{last}.zarr"
 
-    def theory(self, name: str) -> Path:
-        """Dataset of the theory; its manifest is `name.json` beside it."""
-        return self.root / "theory" / f"{name}.zarr"
+    @property
+    def summary(self) -> Path:
+        """Table of runs."""
+        return self.root / "summary.csv"
 
     @property
     def claims(self) -> Path:
         """Table of claims; `claims.json` beside it holds the same."""
         return self.root / "claims.csv"
+
+    @property
+    def report(self) -> Path:
+        """The page with everything on it."""
+        return self.root / "report.html"
 
     @property
     def figures(self) -> Path:

@@ -7,12 +7,14 @@ on the login node and in each job.
 import re
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, ValidationError
 
 from collapse.config.base import ConfigError, PositiveInt, Section, describe, read_yaml
 from collapse.config.training import ExecutionConfig
+from collapse.pipeline.cost import training_memory
+from collapse.pipeline.plan import Plan
 
 SITE = Path("config/site.yaml")
 """Where it is, seen from the project's folder."""
@@ -104,6 +106,10 @@ class Site(Section):
         """Partition that a training is submitted to."""
         return self.gpu_partition if self.gpus(execution) and self.gpu_partition is not None else self.partition
 
+    def device(self, execution: ExecutionConfig, on_cluster: bool) -> str:
+        """Option of `collapse train`: a job of a cluster that asked for GPUs runs on nothing else."""
+        return "--device cuda" if on_cluster and self.gpus(execution) else ""
+
     @property
     def options(self) -> dict[str, str | None]:
         """Snakemake's resources for any job but its partition; those that are None are left out."""
@@ -118,6 +124,30 @@ class Site(Section):
     def job(self) -> dict[str, str | None]:
         """Snakemake's resources for a job without GPUs."""
         return self.options | {"slurm_partition": self.partition}
+
+    def training(self, plan: Plan) -> dict[str, Any]:
+        """Snakemake's resources for a training: functions of wildcards where runs differ, None where left out.
+
+        GPUs are those of one node. A training over several nodes starts on the first and reaches the others by itself.
+        """
+
+        def memory_mb(wildcards: Any) -> int:
+            spec, execution = plan.runs[wildcards.run], plan.execution(wildcards.run)
+            return training_memory(spec, execution, self.gpus(execution) > 0) // 1_000_000
+
+        resources: dict[str, Any] = {
+            "slurm_partition": plan.of_runs(self.partition_of),
+            "mem_mb": memory_mb,
+            "runtime": self.minutes(1440),
+            "gpus": plan.of_runs(self.gpus),
+            "gres": plan.of_runs(lambda execution: f"gpu:{self.gpus(execution)}" if self.gpus(execution) else "none"),
+            "nodes": plan.of_runs(lambda execution: execution.nodes),
+            "node_options": plan.of_runs(lambda execution: f"--nodes={execution.nodes} --ntasks-per-node=1"),
+            "tasks": plan.of_runs(lambda execution: execution.nodes if execution.nodes > 1 else None),
+            "tasks_per_gpu": 0,
+            "mpi": plan.of_runs(lambda execution: "srun" if execution.nodes > 1 else None),
+        }
+        return resources | self.options
 
     @property
     def prelude(self) -> str:

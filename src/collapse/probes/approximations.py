@@ -1,8 +1,5 @@
 """Which approximation makes Theorem 3.2 differ from the measured growth of token similarity (figure 1)?
 
-python -m collapse.probes.approximations --spec APPROXIMATIONSSPEC_JSON --tokens TOKENS_DIR --code FINGERPRINT
-    --scratch DIR --out results/<name>/probes/approximations.zarr
-
 The theorem follows from the network in three steps, and each may change the increment: C_n takes the place of every
 head's P (Assumption C.2); the expectation over W_V and W_O of a ratio becomes a ratio of expectations (Assumption C.1,
 part 4); R_eq(t) takes the place of the Gram matrix of what the branch reads (part 3). Here they are taken in turn, at
@@ -22,15 +19,15 @@ import torch
 import xarray as xr
 from torch import Tensor
 
+from collapse.config.base import NonNegativeInt, PositiveInt
 from collapse.config.model import PlacementName
-from collapse.config.probe import ApproximationsSpec
-from collapse.errors import run_stage
+from collapse.config.probe import VarianceTarget
 from collapse.model.decoder import Attention, Layer
 from collapse.model.placements import PLACEMENTS
-from collapse.probes.command import Job, options
-from collapse.probes.memory import require_memory
 from collapse.probes.network import Network, attention_branch, attention_weights, prefix_mean
+from collapse.probes.stack import StackSpec, window_of
 from collapse.progress import Progress
+from collapse.store.job import Job
 from collapse.store.parts import Parts
 from collapse.theory.attention import attention_increment
 from collapse.theory.domain import Values
@@ -64,6 +61,18 @@ VARIABLES = {
 """Name to (long name, units, source)."""
 
 
+class Spec(StackSpec):
+    """What the approximation split depends on."""
+
+    placements: list[PlacementName]
+    variance_scales: list[float]
+    variance_target: VarianceTarget
+    seed: NonNegativeInt
+    weight_draws: PositiveInt
+    networks: PositiveInt
+    layer_stride: PositiveInt
+
+
 class Site(NamedTuple):
     """An attention sublayer of a network, and what enters it."""
 
@@ -81,14 +90,14 @@ class SquaredNorms(NamedTuple):
     across: Any
 
 
-def chosen_layers(spec: ApproximationsSpec) -> list[int]:
+def chosen_layers(spec: Spec) -> list[int]:
     """Layers that are looked at, 1-based: the first, every multiple of the stride, the last."""
     depth = spec.model.layers
     return sorted({1, *range(spec.layer_stride, depth, spec.layer_stride), depth})
 
 
 def sites(
-    spec: ApproximationsSpec, window: Tensor, seed: int, dtype: torch.dtype = torch.float32
+    spec: Spec, window: Tensor, seed: int, dtype: torch.dtype = torch.float32
 ) -> Iterator[tuple[Tensor, dict[tuple[PlacementName, float], Site]]]:
     """Layer after layer of a network: the rotary table, and each placement's and scale's attention sublayer.
 
@@ -223,7 +232,7 @@ def measure_site(site: Site, table: Tensor, scale: float, draws: int, rng: np.ra
 
 
 def measure_network(
-    spec: ApproximationsSpec,
+    spec: Spec,
     window: Tensor,
     seed: int,
     layers: list[int],
@@ -267,8 +276,18 @@ def measure_network(
             return
 
 
-def approximations(spec: ApproximationsSpec, window: Tensor, parts: Parts) -> xr.Dataset:
-    """Variables of `VARIABLES`, dims `DIMS`; goes on from the layers that an earlier start has finished."""
+@torch.no_grad()
+def measure(job: Job[Spec]) -> xr.Dataset:
+    """Variables of `VARIABLES` with the dimensions `DIMS`.
+
+    Raises:
+        CollapseError: where the tokens cannot be read.
+    """
+    return approximations(job.spec, window_of(job), job.parts)
+
+
+def approximations(spec: Spec, window: Tensor, parts: Parts) -> xr.Dataset:
+    """Variables of `VARIABLES` with the dimensions `DIMS`; resumes after the layers that an earlier start finished."""
     layers = chosen_layers(spec)
     keys = [(seed, layer) for seed in range(spec.networks) for layer in layers]
     found = {key: data for key in keys if (data := parts.get(_part(*key))) is not None}
@@ -287,15 +306,3 @@ def approximations(spec: ApproximationsSpec, window: Tensor, parts: Parts) -> xr
 
 def _part(seed: int, layer: int) -> str:
     return f"seed{seed}-layer{layer}"
-
-
-def _main() -> None:
-    job = Job.of(options("approximations", __doc__).parse_args(), ApproximationsSpec)
-    advice = "lower model.sequence_length, or use a larger machine"
-    require_memory(job.spec.memory_bytes, advice)
-    torch.set_grad_enabled(False)
-    job.publish(approximations(job.spec, job.window(), Parts(job.scratch)), VARIABLES)
-
-
-if __name__ == "__main__":
-    run_stage(_main)

@@ -1,14 +1,9 @@
 """Mean attention matrices against prefix averaging, and the proxy of their second moments (figures 8 and 9).
 
-python -m collapse.probes.attention --slices ZARR... --code FINGERPRINT --out results/<name>/probes/attention.zarr
-
 The slices are those of `attention_sums`. Expectations are over all initializations and heads.
 """
 
-import json
-from argparse import ArgumentParser
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,14 +11,10 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from collapse.config.model import ModelConfig
-from collapse.errors import CollapseError, run_stage
-from collapse.probes.combine import joint_spec
 from collapse.probes.jackknife import jackknife_error
-from collapse.probes.memory import require_memory
 from collapse.probes.triangle import congruence, symmetric_sum, unpack, unpack_symmetric
 from collapse.progress import Progress
-from collapse.provenance import provenance
-from collapse.store.dataset import described, open_dataset, publish_dataset, spec_of
+from collapse.store.dataset import described, spec_of
 from collapse.theory.attention import harmonic_number
 
 Array = NDArray[np.float64]
@@ -144,26 +135,7 @@ def reduce_slices(slices: Sequence[xr.Dataset], model: ModelConfig) -> xr.Datase
     return xr.Dataset(variables, coords)
 
 
-def _main() -> None:
-    parser = ArgumentParser(prog="python -m collapse.probes.attention", description=__doc__)
-    parser.add_argument("--slices", required=True, nargs="+", type=Path, help="Zarr folders of all slices of seeds")
-    parser.add_argument("--code", required=True, help="fingerprint of this stage's code")
-    parser.add_argument(
-        "--out", required=True, type=Path, help="Zarr folder to write; its manifest is written beside it"
-    )
-    options = parser.parse_args()
-    slices = [open_dataset(path) for path in options.slices]
-    for path, data in zip(options.slices, slices, strict=True):
-        if "sum_pxxp" not in data:
-            raise CollapseError(f"{path}: no slice of attention sums; give what collapse.probes.attention_sums wrote")
-    slices.sort(key=lambda data: spec_of(data)["seeds"])
-    spec = joint_spec(slices)
-    model = ModelConfig.model_validate(spec["model"])
-    needed = 300_000_000 + 4 * 8 * model.sequence_length**2
-    require_memory(needed, "lower model.sequence_length, or use a larger machine")
-    origin = provenance(options.code, slices=[json.loads(data.attrs["provenance"]) for data in slices])
-    publish_dataset(described(reduce_slices(slices, model), VARIABLES), options.out, spec, origin)
-
-
-if __name__ == "__main__":
-    run_stage(_main)
+def join(slices: Sequence[xr.Dataset]) -> xr.Dataset:
+    """The errors over the seeds of all slices, which come by ascending seeds."""
+    model = ModelConfig.model_validate(spec_of(slices[0])["model"])
+    return described(reduce_slices(slices, model), VARIABLES)

@@ -1,29 +1,24 @@
 """Sums of attention matrices and of their second moments over a slice of initializations (for figures 8 and 9).
 
-python -m collapse.probes.attention_sums --spec ATTENTION_JSON --tokens TOKENS_DIR --seeds 0 8 --code FINGERPRINT
-    --scratch DIR --out results/<name>/probes/slices/attention-0-8.zarr
-
 All initializations of the slice go through the Post-Norm stack side by side, layer by layer, so that the sums of one
 layer are all that there is of size n x n: attention is causal, and its rows are computed in blocks. What a layer leaves
 is a part, and a job that was stopped goes on from the layer that it had reached.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
 import xarray as xr
 from torch import Tensor
 
-from collapse.config.probe import AttentionSpec
-from collapse.errors import CollapseError, run_stage
+from collapse.errors import CollapseError
 from collapse.model.decoder import Layer
-from collapse.probes.command import Job, options
-from collapse.probes.memory import require_memory
 from collapse.probes.network import Network
+from collapse.probes.stack import StackSpec, window_of
 from collapse.probes.triangle import pack, row_blocks
 from collapse.progress import Progress
+from collapse.store.job import Job, Pieces
 from collapse.store.parts import Parts
 from collapse.theory.attention import harmonic_number
 
@@ -42,6 +37,10 @@ VARIABLES = {
 SUMS = ("sum_p", "sum_pxxp", "sum_xx")
 
 
+class Spec(StackSpec):
+    """What the sums depend on, the seeds apart."""
+
+
 class Initializations:
     """The Post-Norm stacks of a slice of seeds, all in front of the same layer.
 
@@ -52,7 +51,7 @@ class Initializations:
         dtype: Arithmetic of the networks, and type of the sums.
     """
 
-    def __init__(self, spec: AttentionSpec, window: Tensor, seeds: range, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(self, spec: Spec, window: Tensor, seeds: range, dtype: torch.dtype = torch.float32) -> None:
         n = spec.model.sequence_length
         self.seeds = seeds
         self.layer = 0
@@ -159,37 +158,24 @@ def _finished(parts: Parts, layers: int) -> Iterator[xr.Dataset]:
         yield part
 
 
-def sum_slice(job: Job[AttentionSpec]) -> None:
-    """Sum over a job's seeds, going on from the layers that an earlier start has finished, and publish.
+@torch.no_grad()
+def measure(job: Job[Spec]) -> Pieces:
+    """Variables of `VARIABLES` summed over a job's seeds, layer by layer; resumes after the last finished layer.
 
     Raises:
-        CollapseError: where the memory does not suffice, there are no seeds, or the tokens cannot be read.
+        CollapseError: where the tokens cannot be read.
     """
-    if not job.seeds:
-        raise CollapseError(f"--seeds: the last must be above the first (got {job.seeds.start} {job.seeds.stop})")
-    advice = "lower probe.seeds_per_job or model.sequence_length, or use a larger machine"
-    require_memory(job.spec.memory_bytes(len(job.seeds)), advice)
-    torch.set_grad_enabled(False)
-    parts, layers = Parts(job.scratch), job.spec.model.layers
+    parts, layers = job.parts, job.spec.model.layers
     reached, states = _reached(parts, layers)
     if reached < layers:
-        stacks = Initializations(job.spec, job.window(), job.seeds)
+        stacks = Initializations(job.spec, window_of(job), job.seeds)
         if states is not None:
             stacks.restore(reached, states)
         del states
-        progress = Progress(job.out.stem, "layers")
+        progress = Progress(f"attention, seeds {job.seeds.start} to {job.seeds.stop - 1}", "layers")
         for layer in range(reached + 1, layers + 1):
             parts.put(f"layer{layer}", stacks.advance())
             parts.put(f"states{layer}", stacks.states())
             parts.drop(f"states{layer - 1}")
             progress.update(layer - reached, (layer - reached) / (layers - reached))
-    job.publish_pieces(_finished(parts, layers), "layer", VARIABLES)
-
-
-def _main() -> None:
-    chosen: Any = options("attention_sums", __doc__, seeds=True).parse_args()
-    sum_slice(Job.of(chosen, AttentionSpec))
-
-
-if __name__ == "__main__":
-    run_stage(_main)
+    return Pieces("layer", _finished(parts, layers))

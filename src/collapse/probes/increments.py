@@ -1,12 +1,7 @@
-"""What every sublayer does to token similarity at initialization (figures 1 and 2, the depth recursion).
-
-python -m collapse.probes.increments --spec INCREMENTS_JSON --tokens TOKENS_DIR --seeds 0 8 --code FINGERPRINT
-    --scratch DIR --out results/<name>/probes/slices/increments-0-8.zarr
-"""
+"""What every sublayer does to token similarity at initialization (figures 1 and 2, the depth recursion)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,13 +10,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from collapse.config.model import PlacementName
-from collapse.config.probe import CHUNK_TOKENS, IncrementsSpec, InputName
-from collapse.errors import run_stage
+from collapse.config.probe import InputName, Sweep, VarianceTarget, settings
 from collapse.model.decoder import Layer
 from collapse.model.placements import PLACEMENTS
-from collapse.probes.command import Job, measure_seeds, options
+from collapse.pipeline.sizes import CHUNK_TOKENS
 from collapse.probes.network import Network, attention_branch
+from collapse.probes.stack import StackSpec, measure_seeds, window_of
 from collapse.recording.statistics import SUBLAYERS, rms_spread
+from collapse.store.job import Job
 from collapse.theory.attention import attention_increment
 from collapse.theory.depth import depth_recursion
 from collapse.theory.ffn import ffn_increment
@@ -57,6 +53,22 @@ VARIABLES = {
     "position": ("position i of a row, harmonic mean over a bin of positions", "1", "Lemma C.5"),
 }  # fmt: skip
 """Name to (long name, units, source)."""
+
+
+class Spec(StackSpec):
+    """What the increments of a seed depend on."""
+
+    inputs: list[InputName]
+    placements: list[PlacementName]
+    variance_scales: list[float]
+    variance_target: VarianceTarget
+    deescalations: list[float]
+    sweep: Sweep
+
+    @property
+    def settings(self) -> list[tuple[float, float]]:
+        """(variance scale, deescalation) of every setting that is measured."""
+        return settings(self.variance_scales, self.deescalations, self.sweep)
 
 
 def position_bins(n: int) -> NDArray[np.int64]:
@@ -121,7 +133,7 @@ class Walk:
         }
 
 
-def _walks(spec: IncrementsSpec, inputs: dict[InputName, Tensor], network: Network) -> Iterator[Walk]:
+def _walks(spec: Spec, inputs: dict[InputName, Tensor], network: Network) -> Iterator[Walk]:
     size = max(1, CHUNK_TOKENS // spec.model.sequence_length)
     for placement in spec.placements:
         for scale in spec.variance_scales:
@@ -134,7 +146,7 @@ def _walks(spec: IncrementsSpec, inputs: dict[InputName, Tensor], network: Netwo
 
 @torch.no_grad()
 def measure_seed(
-    spec: IncrementsSpec,
+    spec: Spec,
     window: Tensor,
     seed: int,
     dtype: torch.dtype = torch.float32,
@@ -190,7 +202,7 @@ def measure_seed(
     return _with_predictions(data, spec, edges)
 
 
-def _with_predictions(data: xr.Dataset, spec: IncrementsSpec, edges: NDArray[np.int64]) -> xr.Dataset:
+def _with_predictions(data: xr.Dataset, spec: Spec, edges: NDArray[np.int64]) -> xr.Dataset:
     """Adds what the closed forms say at the measured token similarities."""
     n, width, layers = spec.model.sequence_length, spec.model.width, spec.model.layers
     dims = (*SETTING, *SITE)
@@ -234,17 +246,15 @@ def _with_predictions(data: xr.Dataset, spec: IncrementsSpec, edges: NDArray[np.
     )
 
 
-def _main() -> None:
-    chosen: Any = options("increments", __doc__, seeds=True).parse_args()
-    job = Job.of(chosen, IncrementsSpec)
-    advice = "lower probe.deescalations, probe.variance_scales or model.sequence_length, or use a larger machine"
-    window = job.window()
+def measure(job: Job[Spec]) -> xr.Dataset:
+    """Variables of `VARIABLES` for a job's seeds.
 
-    def measure(seed: int, tick: Callable[[], None]) -> xr.Dataset:
+    Raises:
+        CollapseError: where the tokens cannot be read.
+    """
+    window = window_of(job)
+
+    def one(seed: int, tick: Callable[[], None]) -> xr.Dataset:
         return measure_seed(job.spec, window, seed, tick=tick)
 
-    measure_seeds(job, job.spec.memory_bytes, advice, measure, VARIABLES)
-
-
-if __name__ == "__main__":
-    run_stage(_main)
+    return measure_seeds(job, one)

@@ -1,7 +1,7 @@
 """Datasets of probes and theory: a Zarr folder, and a manifest beside it that is written last and says it is whole."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from collapse.files import write_atomic
 from collapse.store.manifest import FORMAT, check_format, contents, damages, replacing
 
 
-def described(data: xr.Dataset, variables: dict[str, tuple[str, str, str]]) -> xr.Dataset:
+def described(data: xr.Dataset, variables: Mapping[str, tuple[str, str, str]]) -> xr.Dataset:
     """A Dataset with `long_name`, `units` and `defined_in` on its variables and coordinates.
 
     Args:

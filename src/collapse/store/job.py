@@ -1,10 +1,17 @@
-"""What a job that measures a dataset is given."""
+"""The jobs of a dataset: measure all of it or a slice of its seeds, and join the slices."""
 
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import xarray as xr
 
 from collapse.config.base import Section
+from collapse.errors import CollapseError
+from collapse.store.dataset import described, open_dataset, publish_dataset, publish_pieces, spec_of
 from collapse.store.parts import Parts
 
 S = TypeVar("S", bound=Section)
@@ -12,11 +19,7 @@ S = TypeVar("S", bound=Section)
 
 @dataclass(frozen=True)
 class Job(Generic[S]):
-    """One job of a dataset: all of it, or a slice of its seeds.
-
-    The module of a dataset has a `Spec`, the table `VARIABLES` (name to long name, units and source), and a function
-    `measure(job)`; `collapse.pipeline.datasets` names the module.
-    """
+    """What a job that measures is given."""
 
     spec: S
     """Everything that determines the values, the seeds apart."""
@@ -26,3 +29,67 @@ class Job(Generic[S]):
     """Seeds to measure; empty where the dataset is not sliced over seeds."""
     tokens: Path | None = None
     """Folder of the token store; None where the dataset reads no text."""
+
+
+class Pieces(NamedTuple):
+    """A measured dataset that is too large for memory: Datasets that follow each other along a dimension."""
+
+    along: str
+    parts: Iterator[xr.Dataset]
+
+
+class Measuring(Protocol):
+    """The module of a dataset, as `collapse.pipeline.datasets` names it."""
+
+    Spec: type[Section]
+    VARIABLES: Mapping[str, tuple[str, str, str]]
+    """Name to (long name, units, source) of every variable and coordinate."""
+
+    def measure(self, job: Job[Any]) -> xr.Dataset | Pieces:
+        """What is measured for a job."""
+        ...
+
+
+class Joining(Protocol):
+    """The module that joins a dataset's slices."""
+
+    def join(self, slices: Sequence[xr.Dataset]) -> xr.Dataset:
+        """One described Dataset from slices by ascending seeds."""
+        ...
+
+
+def run_job(module: Measuring, job: Job[Any], out: Path, origin: dict[str, Any]) -> None:
+    """Measure, publish the Dataset and its manifest, and forget the parts.
+
+    Args:
+        module: The dataset's module.
+        job: The job.
+        out: `name.zarr`; its manifest is `name.json` beside it.
+        origin: Where the values come from, see `collapse.provenance`.
+    """
+    found = module.measure(job)
+    along, pieces = found if isinstance(found, Pieces) else (None, [found])
+    spec = job.spec.canonical() | ({"seeds": [job.seeds.start, job.seeds.stop]} if job.seeds else {})
+    publish_pieces((described(piece, module.VARIABLES) for piece in pieces), along, out, spec, origin)
+    job.parts.clear()
+
+
+def join_slices(module: Joining, paths: Sequence[Path], out: Path, origin: dict[str, Any]) -> None:
+    """Join slices, by ascending seeds, and publish the Dataset; its provenance also holds that of the slices.
+
+    Raises:
+        CollapseError: where a slice is missing or damaged, they are not of one spec, or their seeds leave a gap or
+            overlap.
+    """
+    slices = [open_dataset(path) for path in paths]
+    specs = [spec_of(data) for data in slices]
+    ranges = [spec.pop("seeds") for spec in specs]
+    for path, spec in zip(paths, specs, strict=True):
+        if spec != specs[0]:
+            raise CollapseError(f"{path}: measured with another config than {paths[0]}; measure the slices again")
+    for path, ((_, last), (first, _)) in zip(paths[1:], pairwise(ranges), strict=True):
+        if last != first:
+            raise CollapseError(f"{path}: starts at seed {first}, and the slice before it ends before seed {last}")
+    spec = {**specs[0], "seeds": [ranges[0][0], ranges[-1][1]]}
+    origins = [json.loads(data.attrs["provenance"]) for data in slices]
+    publish_dataset(module.join(slices), out, spec, origin | {"slices": origins})

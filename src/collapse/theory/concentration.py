@@ -1,8 +1,5 @@
 """How xi_1 and xi_2 concentrate around their conditional expectations as the width grows (Lemmas C.11 and C.12).
 
-python -m collapse.theory.concentration --spec CONCENTRATIONSPEC_JSON --code FINGERPRINT --scratch DIR
-    --out results/<name>/theory/concentration.zarr
-
 For Y = X + A W, with A = C_n X for attention and A = R_s for SwiGLU, xi_1 = ||Pi Y||_F^2/||Pi X||_F^2 and
 xi_2 = ||Y||_F^2/||X||_F^2. At every width X, and (W_1, W_3) of the SwiGLU branch, are drawn a few times: a realization
 each. In every realization W, or W_2, is drawn again and again. As in the lemmas W is i.i.d. Gaussian, at standard
@@ -14,12 +11,10 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from collapse.config.probe import ConcentrationSpec
-from collapse.errors import run_stage
+from collapse.config.base import NonNegativeInt, PositiveInt, Section
 from collapse.progress import Progress
-from collapse.store.parts import Parts
+from collapse.store.job import Job
 from collapse.theory.attention import prefix_average, token_correlation
-from collapse.theory.command import simulation
 from collapse.theory.domain import Values
 from collapse.theory.ffn import swiglu_moment
 from collapse.theory.moment_sampling import silu
@@ -63,6 +58,14 @@ VARIABLES = {
     "threshold": ("epsilon in measured standard deviations", "1", "Appendix C.7"),
 }  # fmt: skip
 """Name to (long name, units, source)."""
+
+
+class Spec(Section):
+    """What the concentration at growing width depends on."""
+
+    widths: list[int]
+    seed: NonNegativeInt
+    draws: PositiveInt
 
 
 class Update(NamedTuple):
@@ -132,7 +135,7 @@ def sample(given: Update, draws: int, rng: np.random.Generator) -> Values:
     return xi
 
 
-def measure(branch: str, width: int, seed: int, draws: int) -> xr.Dataset:
+def measure_width(branch: str, width: int, seed: int, draws: int) -> xr.Dataset:
     """Variables of `VARIABLES` for one branch and width, dims (branch, quantity, width, realization, threshold).
 
     Args:
@@ -146,7 +149,7 @@ def measure(branch: str, width: int, seed: int, draws: int) -> xr.Dataset:
 
 
 def realize(branch: str, width: int, seed: int, realization: int, draws: int) -> xr.Dataset:
-    """What `measure` gives, for one realization and its draws of W."""
+    """What `measure_width` gives, for one realization and its draws of W."""
     given = update(branch, width, seed, realization)
     xi = sample(given, draws, np.random.default_rng([seed, width, realization, 2 + BRANCHES.index(branch)]))
     x, a, variance = given.x, given.a, given.variance
@@ -189,8 +192,9 @@ def realize(branch: str, width: int, seed: int, realization: int, draws: int) ->
     )
 
 
-def concentration(spec: ConcentrationSpec, parts: Parts) -> xr.Dataset:
-    """Variables of `VARIABLES`, going on from the (branch, width) that an earlier start has finished."""
+def measure(job: Job[Spec]) -> xr.Dataset:
+    """Variables of `VARIABLES`; resumes after the branches and widths that an earlier start has finished."""
+    spec, parts = job.spec, job.parts
     progress = Progress("concentration", "widths")
     sites = [(branch, width) for branch in BRANCHES for width in spec.widths]
     cost = np.cumsum([min(SEQUENCE_LENGTH, width) * width for _, width in sites])
@@ -198,16 +202,7 @@ def concentration(spec: ConcentrationSpec, parts: Parts) -> xr.Dataset:
     for done, (branch, width) in enumerate(sites):
         kept = parts.get(f"{branch}{width}")
         found[branch].append(
-            parts.put(f"{branch}{width}", measure(branch, width, spec.seed, spec.draws)) if kept is None else kept
+            parts.put(f"{branch}{width}", measure_width(branch, width, spec.seed, spec.draws)) if kept is None else kept
         )
         progress.update(done + 1, float(cost[done] / cost[-1]))
     return xr.concat([xr.concat(found[branch], "width", join="exact") for branch in BRANCHES], "branch", join="exact")
-
-
-def _main() -> None:
-    job = simulation("concentration", __doc__, ConcentrationSpec)
-    job.publish(concentration(job.spec, job.parts), VARIABLES)
-
-
-if __name__ == "__main__":
-    run_stage(_main)

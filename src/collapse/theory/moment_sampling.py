@@ -1,8 +1,5 @@
 """m(rho) of Theorem 3.4 by quadrature and, independently, by Monte Carlo (figure 7).
 
-python -m collapse.theory.moment_sampling --spec MOMENTSPEC_JSON --code FINGERPRINT --scratch DIR
-    --out results/<name>/theory/swiglu_moment.zarr
-
 All points share their draws of a pair of standard normal variables, so their sampling errors are correlated over rho
 and over the variances: a curve may lie above the quadrature as a whole, within its standard errors.
 """
@@ -10,11 +7,10 @@ and over the variances: a curve may lie above the quadrature as a whole, within 
 import numpy as np
 import xarray as xr
 
-from collapse.config.probe import MomentSpec
-from collapse.errors import CollapseError, run_stage
+from collapse.config.base import NonNegativeInt, PositiveInt, Section
 from collapse.progress import Progress
+from collapse.store.job import Job
 from collapse.store.parts import Parts
-from collapse.theory.command import simulation
 from collapse.theory.domain import Values
 from collapse.theory.ffn import swiglu_moment
 
@@ -32,6 +28,14 @@ VARIABLES = {
     "rho": ("correlation of u and v", "1", "Theorem 3.4"),
 }
 """Name to (long name, units, source)."""
+
+
+class Spec(Section):
+    """What the moments depend on."""
+
+    preact_variances: list[float]
+    seed: NonNegativeInt
+    draws: PositiveInt
 
 
 def silu(x: Values) -> Values:
@@ -60,7 +64,7 @@ def block_sums(variances: Values, seed: int, block: int, draws: int) -> Values:
     return sums
 
 
-def sample_moments(spec: MomentSpec, parts: Parts) -> tuple[Values, Values]:
+def sample_moments(spec: Spec, parts: Parts) -> tuple[Values, Values]:
     """Monte Carlo means of SiLU(u) SiLU(v) and their standard errors, (V, R) each.
 
     The sums so far are kept as parts; a job that was stopped goes on from the last one and ends with the same numbers.
@@ -93,28 +97,15 @@ def sample_moments(spec: MomentSpec, parts: Parts) -> tuple[Values, Values]:
     return mean, np.sqrt(np.maximum(mean_square - mean**2, 0) / (spec.draws - 1))
 
 
-def moments(spec: MomentSpec, parts: Parts) -> xr.Dataset:
-    """Variables of `VARIABLES`, dims (preact_variance, rho).
-
-    Raises:
-        CollapseError: where a variance is outside the quadrature's domain.
-    """
-    try:
-        moment = swiglu_moment(RHO, np.asarray(spec.preact_variances)[:, None])
-    except ValueError as error:
-        raise CollapseError(f"--spec: {error}") from None
-    sampled, sampled_se = sample_moments(spec, parts)
-    values = {"moment": moment, "moment_sampled": sampled, "moment_sampled_se": sampled_se}
+def measure(job: Job[Spec]) -> xr.Dataset:
+    """Variables of `VARIABLES` with the dimensions (preact_variance, rho)."""
+    variances = job.spec.preact_variances
+    sampled, sampled_se = sample_moments(job.spec, job.parts)
+    values = {
+        "moment": swiglu_moment(RHO, np.asarray(variances)[:, None]),
+        "moment_sampled": sampled,
+        "moment_sampled_se": sampled_se,
+    }
     return xr.Dataset(
-        {name: (DIMS, array) for name, array in values.items()},
-        {"preact_variance": spec.preact_variances, "rho": RHO},
+        {name: (DIMS, array) for name, array in values.items()}, {"preact_variance": variances, "rho": RHO}
     )
-
-
-def _main() -> None:
-    job = simulation("moment_sampling", __doc__, MomentSpec)
-    job.publish(moments(job.spec, job.parts), VARIABLES)
-
-
-if __name__ == "__main__":
-    run_stage(_main)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from heapq import heapreplace
 from pathlib import Path
 
+from collapse.config.probe import settings
 from collapse.config.run import DataSpec
 from collapse.config.training import ExecutionConfig
 from collapse.pipeline.cost import (
@@ -16,15 +17,19 @@ from collapse.pipeline.cost import (
     flops,
     memory,
     parameter_count,
-    store_bytes,
 )
+from collapse.pipeline.datasets import DATASETS
 from collapse.pipeline.plan import Plan
+from collapse.recording.statistics import LAYERWISE, METRICS, STEPWISE, SUBLAYERS
 from collapse.upkeep.devices import DEVICES, Device
 from collapse.upkeep.states import Standing, State, standing
 
 HOUR = 3600.0
-FORESEEN = ("increments", "attention", "approximations")
-"""Probes whose memory `Plan.memory_mb` foresees."""
+COMPRESSION = 0.9
+"""Bytes of a metric store over those of its values: ten runs of the laptop config took 0.85 to 0.92."""
+STORE_OVERHEAD = 30_000
+"""Bytes of a metric store's descriptions: its size without any step."""
+FP64 = 8
 ATTENTION_SUMS = 3
 """Triangles of n (n + 1)/2 entries that each slice of the attention probe keeps a layer, in float32."""
 INCREMENT_BYTES = 190
@@ -57,8 +62,8 @@ class Probe:
     name: str
     jobs: int
     done: int
-    memory_mb: int | None
-    """Memory a job; None where it is too little to be foreseen."""
+    memory_mb: int
+    """Memory per job."""
 
 
 @dataclass(frozen=True)
@@ -127,8 +132,15 @@ class Forecast:
         return sum(run.tokens * run.left for run in self.runs)
 
 
+def store_bytes(layers: int, recorded_steps: int) -> int:
+    """Size on disk of the metrics of a run of L layers."""
+    layerwise = sum(metric.dims == LAYERWISE for metric in METRICS) * layers * len(SUBLAYERS)
+    stepwise = sum(metric.dims == STEPWISE for metric in METRICS) + 1  # and the step itself
+    return STORE_OVERHEAD + round(COMPRESSION * recorded_steps * (FP32 * layerwise + FP64 * stepwise))
+
+
 def _runs(plan: Plan) -> tuple[Run, ...]:
-    config, code = plan.config, plan.code("training.loop")
+    config = plan.config
     checkpointing = config.execution.activation_checkpointing
     lengths = {spec.training.steps for spec in plan.runs.values()}
     recorded = {steps: len(config.record.recorded(steps)) for steps in lengths}
@@ -139,7 +151,7 @@ def _runs(plan: Plan) -> tuple[Run, ...]:
         made.append(
             Run(
                 run_id=run_id,
-                standing=standing(plan.paths, run_id, code),
+                standing=standing(plan, run_id),
                 steps=training.steps,
                 tokens=sequences * model.sequence_length,
                 flops=sequences * flops(model, checkpointing).total,
@@ -151,12 +163,11 @@ def _runs(plan: Plan) -> tuple[Run, ...]:
 
 def _probes(plan: Plan) -> tuple[Probe, ...]:
     made = []
-    for name in plan.probes:
-        if name in plan.slices:
-            jobs = [Path(manifest).is_file() for manifest in plan.slice_manifests(name)]
-        else:
-            jobs = [any(p.with_suffix(".json").is_file() for p in (plan.paths.probe(name), plan.paths.theory(name)))]
-        made.append(Probe(name, len(jobs), sum(jobs), plan.memory_mb(name) if name in FORESEEN else None))
+    for name in DATASETS:
+        whole = plan.paths.dataset(name).with_suffix(".json")
+        jobs = plan.slice_manifests(name) or [str(whole)]
+        done = len(jobs) if whole.is_file() else sum(Path(manifest).is_file() for manifest in jobs)
+        made.append(Probe(name, len(jobs), done, plan.memory_mb(name)))
     return tuple(made)
 
 
@@ -186,10 +197,11 @@ def _disk(plan: Plan, runs: Sequence[Run]) -> Disk:
 
 
 def _probe_bytes(plan: Plan) -> int:
-    model, probe, spec = plan.config.model, plan.config.probe, plan.config.increments
+    model, probe = plan.config.model, plan.config.probe
+    swept = settings(probe.variance_scales, probe.deescalations, probe.sweep)
     pairs = model.sequence_length * (model.sequence_length + 1) // 2
-    sums = len(plan.slices["attention"]) * model.layers * ATTENTION_SUMS * FP32 * pairs
-    sublayers = len(spec.settings) * len(spec.inputs) * len(spec.placements) * probe.seeds * model.layers * 2
+    sums = len(plan.slices("attention")) * model.layers * ATTENTION_SUMS * FP32 * pairs
+    sublayers = len(swept) * len(probe.inputs) * len(probe.placements) * probe.seeds * model.layers * 2
     return sums + 2 * sublayers * INCREMENT_BYTES
 
 
@@ -227,7 +239,7 @@ def _taken(execution: ExecutionConfig, device: Device, devices: int) -> int:
 def _estimate(plan: Plan, runs: Sequence[Run], device: Device, devices: int) -> Estimate:
     precision = _precision(plan, device)
     rate = device.rate(precision)
-    taken = [_taken(plan.execution_of(run.run_id), device, devices) for run in runs]
+    taken = [_taken(plan.execution(run.run_id), device, devices) for run in runs]
     a_run = max(taken)
     why_not = ""
     if rate is None:

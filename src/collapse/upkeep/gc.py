@@ -54,13 +54,14 @@ def leftovers(configs: Sequence[Config]) -> list[Leftover]:
         plans = [Plan(config) for config in configs if config.name == name]
         paths = results(name)
         drawn = {f"{figure}.{suffix}" for plan in plans for figure in plan.figures for suffix in ("png", "pdf")}
-        datasets = {path.name for plan in plans for path in plan.datasets} | {"slices"}
+        stores = {path for plan in plans for path in plan.datasets}
+        datasets = {path.with_suffix(suffix).name for path in stores for suffix in (".zarr", ".json")} | {"slices"}
         found += _unknown("corpus", paths.root / "corpus", {corpus for plan in plans for corpus in plan.corpora})
         found += _unknown("tokens", paths.root / "tokens", {store for plan in plans for store in plan.token_stores})
         found += _unknown("run", paths.root / "runs", {run_id for plan in plans for run_id in plan.runs})
         found += _unknown("scratch", paths.root / "scratch", {folder for plan in plans for folder in plan.scratch})
-        for folder in ("probes", "probes/slices", "theory"):
-            found += _unknown("dataset", paths.root / folder, datasets)
+        for folder in sorted({path.parent for path in stores}):
+            found += _unknown("dataset", folder, datasets)
         found += _unknown("figure", paths.figures, drawn)
     return found
 
@@ -73,7 +74,7 @@ def forget_finished(plan: Plan) -> None:
     if any(INCOMPLETE.glob("*")):
         return
     for run_id in plan.runs:
-        scratch = plan.paths.scratch(f"{run_id}-{plan.code('training.loop')}")
+        scratch = plan.train_scratch(run_id)
         only_finished = scratch.is_dir() and [path.name for path in scratch.iterdir()] == [FINISHED]
         if only_finished and (plan.paths.run(run_id) / "manifest.json").is_file():
             shutil.rmtree(scratch, ignore_errors=True)

@@ -93,13 +93,7 @@ def _disk(forecast: Forecast) -> Iterator[str]:
 
 def _probes(forecast: Forecast) -> Iterator[str]:
     rows = [
-        (
-            probe.name,
-            str(probe.jobs),
-            str(probe.done),
-            "" if probe.memory_mb is None else scaled(1e6 * probe.memory_mb, "B"),
-        )
-        for probe in forecast.probes
+        (probe.name, str(probe.jobs), str(probe.done), scaled(1e6 * probe.memory_mb, "B")) for probe in forecast.probes
     ]
     return _table("Probes and theory (snakemake initialization)", ("dataset", "jobs", "done", "memory a job"), rows)
 

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from collapse.pipeline.paths import ResultPaths
+from collapse.pipeline.plan import Plan
 
 State = Literal["done", "resumable", "to do"]
 
@@ -16,7 +16,7 @@ class Standing:
 
     state: State
     step: int = 0
-    """Step that a resumable run goes on from."""
+    """Step that a resumable run resumes from."""
     other_code: bool = False
     """Whether a finished run was trained by other code than there is now."""
 
@@ -24,18 +24,17 @@ class Standing:
         return f"{self.state} at step {self.step}" if self.state == "resumable" else self.state
 
 
-def standing(paths: ResultPaths, run_id: str, code: str) -> Standing:
+def standing(plan: Plan, run_id: str) -> Standing:
     """How far a run is: done with a manifest, resumable with a checkpoint of the same code.
 
     Args:
-        paths: The config's results.
+        plan: The config.
         run_id: The run.
-        code: Fingerprint of the training code; checkpoints of other code are of no use to it.
     """
-    manifest = paths.run(run_id) / "manifest.json"
+    manifest = plan.paths.run(run_id) / "manifest.json"
     if manifest.is_file():
-        return Standing("done", other_code=_code(manifest.read_bytes()) != code)
-    checkpoints = paths.scratch(f"{run_id}-{code}") / "checkpoints"
+        return Standing("done", other_code=_code(manifest.read_bytes()) != plan.code("training"))
+    checkpoints = plan.train_scratch(run_id) / "checkpoints"
     seals = (re.fullmatch(r"step-(\d+)\.json", path.name) for path in checkpoints.glob("step-*.json"))
     steps = [int(seal[1]) for seal in seals if seal]
     return Standing("resumable", max(steps)) if steps else Standing("to do")

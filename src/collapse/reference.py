@@ -1,6 +1,6 @@
-"""The config's reference: a JSON schema for editors, and a page that explains every key. Both are generated.
+"""Generated pages: the config's reference and schema, and the recorded quantities.
 
-`collapse docs` writes them; a test fails when they no longer match the sections.
+`collapse docs` writes them; a test fails when they no longer match the code.
 """
 
 import json
@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from collapse.config.root import Config
+from collapse.recording.statistics import METRICS
 
-_INTRODUCTION = """\
+_CONFIG = """\
 # The config
 
 <!-- Generated from src/collapse/config by `collapse docs`; edit the docstrings there. -->
@@ -23,17 +24,18 @@ minutes. `paper.yaml` is the paper's scale. Each is complete in itself and has i
 
 - Unknown keys, wrong types and impossible values are refused before anything runs, all of them at once.
 - A number may be spelled in any way: `6e-4`, `6.0e-4` and `0.0006` are the same learning rate, and the same run.
-- A run's identity is everything in `corpus`, `tokens`, `model`, `training` and `record` after the grid's values are put
-  in. Change one of these and the runs concerned are trained under a new name; the old ones stay on disk until
+- A run's identity is everything in `corpus`, `tokens`, `model`, `training` and `record`, with the grid's values put in.
+  If you change one of these, the runs concerned are trained under a new name. The old ones stay on disk until
   `collapse gc --remove`.
-- `execution` is no part of it: change it freely, and nothing is run again. `analysis` and `figures` redo what is read
-  from the runs, and train nothing. `probe` and `monte_carlo` measure again, at initialization, what they concern.
-- `schema.json` beside this page serves editors. With the YAML language server, put
-  `# yaml-language-server: $schema=schema.json` in the first line of a config.
+- `execution` is not part of the identity: changing it runs nothing again. `analysis` and `figures` redo what is read
+  from the runs, and train nothing. `probe` and `monte_carlo` repeat the measurements at initialization that they
+  concern.
+- Editors can use `schema.json` beside this page. For the YAML language server, the first line of a config is
+  `# yaml-language-server: $schema=schema.json`.
 
-Which run plays which part in the figures is decided by rule, or by `figures.roles`. By rule, among the Post-Norm runs
-with a warmup on the stream: the lowest learning rate is the stable run, the next one the collapsing run, that run with
-another seed its repetition, and the next higher learning rates, three at most, are the ablations.
+`figures.roles`, or else a rule, decides which run plays which role in the figures. The rule looks at the Post-Norm runs
+with a warmup on the stream: the lowest learning rate is the stable run, the next one the collapsing run, the same run
+with another seed is its repetition, and the next higher learning rates, three at most, are the ablations.
 """
 
 
@@ -57,7 +59,7 @@ def _document() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **document}
 
 
-def schema() -> str:
+def config_schema() -> str:
     """The JSON schema of a config, as text."""
     return json.dumps(_document(), indent=2, ensure_ascii=False) + "\n"
 
@@ -144,7 +146,39 @@ class _Page:
                 yield from self.section(key, name, f" with `{tag}: {constant}`" if tag else "")
 
 
-def page() -> str:
+def config_page() -> str:
     """The reference page, in Markdown: every key with its type, default, constraints and meaning."""
     lines = _Page(_document()).section("", "")
-    return _INTRODUCTION + "\n".join(lines) + "\n"
+    return _CONFIG + "\n".join(lines) + "\n"
+
+
+_METRICS = """\
+# Recorded quantities
+
+<!-- Generated from src/collapse/recording/statistics.py by `collapse docs`. -->
+
+Variables of a run's store, `results/<name>/runs/<run_id>/metrics.zarr`. `step` is the optimizer step s, counted from
+0: the state after s updates, as its own forward and backward pass sees it. `layer` runs from 1 to L, `sublayer` is
+`attention` (k = 1) or `ffn` (k = 2). X_k is the input of a sublayer, Y_k its output with the residual added;
+gradients are of the mean loss of the whole batch, before clipping. Forward quantities are means over the tokens of a
+sequence, and then over the batch's sequences. NaN means that a quantity was not measured. Theorems and figures are
+the paper's.
+
+| variable | dims | meaning | units | defined in |
+| --- | --- | --- | --- | --- |
+"""
+
+
+def metrics_page() -> str:
+    """The page, in Markdown: every metric with its dimensions, meaning, units and origin."""
+    rows = []
+    for metric in METRICS:
+        meaning = metric.long_name.replace("|", r"\|")
+        cells = (f"`{metric.name}`", ", ".join(metric.dims) or "none", meaning, metric.units, metric.origin)
+        rows.append(f"| {' | '.join(cells)} |\n")
+    return _METRICS + "".join(rows)
+
+
+def generated() -> dict[str, str]:
+    """Text of every generated file by its path in the project."""
+    return {"config/README.md": config_page(), "config/schema.json": config_schema(), "docs/metrics.md": metrics_page()}

@@ -6,24 +6,24 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from collapse.config.reference import page, schema
 from collapse.config.root import load
+from collapse.reference import config_page, config_schema
 
-CONFIG = Path(__file__).parents[2] / "config"
+CONFIG = Path(__file__).parents[1] / "config"
 
 
 def test_every_key_is_explained() -> None:
-    for definition in json.loads(schema())["$defs"].values():
+    for definition in json.loads(config_schema())["$defs"].values():
         for key in definition["properties"]:
-            assert re.search(rf"^\| `{key}` \|.*\| .+ \|$", page(), flags=re.MULTILINE)
-    assert "Selects the kind." in page()
-    for section in re.findall(r"^## .*?\n\n(.*)\n", page(), flags=re.MULTILINE):
+            assert re.search(rf"^\| `{key}` \|.*\| .+ \|$", config_page(), flags=re.MULTILINE)
+    assert "Selects the kind." in config_page()
+    for section in re.findall(r"^## .*?\n\n(.*)\n", config_page(), flags=re.MULTILINE):
         assert section.endswith(".")
 
 
 @pytest.mark.parametrize("path", [CONFIG / "config.yaml", CONFIG / "paper.yaml"], ids=lambda path: path.stem)
 def test_the_schema_accepts_valid_configs(path: Path) -> None:
-    Draft202012Validator(json.loads(schema())).validate(load(path).canonical())
+    Draft202012Validator(json.loads(config_schema())).validate(load(path).canonical())
 
 
 @pytest.mark.parametrize(
@@ -33,4 +33,4 @@ def test_the_schema_accepts_valid_configs(path: Path) -> None:
 def test_the_schema_refuses_what_the_sections_refuse(section: str, key: str, value: Any) -> None:
     config = load(CONFIG / "config.yaml").canonical()
     config[section][key] = value
-    assert not Draft202012Validator(json.loads(schema())).is_valid(config)
+    assert not Draft202012Validator(json.loads(config_schema())).is_valid(config)
