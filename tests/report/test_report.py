@@ -17,7 +17,6 @@ from collapse.config.root import Config, parse
 from collapse.errors import CollapseError
 from collapse.figures.captions import in_paper, shown
 from collapse.pipeline.gallery import figures
-from collapse.report.claims import read_claims
 from collapse.report.origins import origins
 from collapse.report.page import findings, render
 from collapse.store.dataset import publish_dataset
@@ -181,28 +180,6 @@ def test_claims_are_shown_as_text_with_their_verdicts(results: Path) -> None:
     ):
         assert f'<a href="#{anchor}">{heading}</a>' in html
     assert html.index('id="claims"') < html.index('id="runs"') < html.index('id="figures"')
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "message"),
-    [
-        ("fails", "refuted", "claim 9-first: the verdict should be one of fails, undecided, holds (got 'refuted')"),
-        ("2.51", "small", "claim 9-first: the value should be a number (got 'small')"),
-        ("id,statement", "name,statement", "column id is missing; compute the claims again"),
-    ],
-)
-def test_a_bad_table_of_claims_is_a_sentence(results: Path, before: str, after: str, message: str) -> None:
-    (results / "claims.csv").write_text(CLAIMS.replace(before, after), encoding="utf-8")
-    with pytest.raises(CollapseError, match=re.escape(message)):
-        read_claims(results / "claims.csv")
-
-
-@pytest.mark.parametrize("content", [None, "", '"', "id\x00,"])
-def test_no_table_of_claims_is_a_sentence(tmp_path: Path, content: str | None) -> None:
-    if content is not None:
-        (tmp_path / "claims.csv").write_text(content)
-    with pytest.raises(CollapseError, match=r"claims\.csv: "):
-        read_claims(tmp_path / "claims.csv")
 
 
 def test_where_datasets_come_from(make_probe: Make, tmp_path: Path) -> None:
