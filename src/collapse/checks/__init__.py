@@ -1,1 +1,1 @@
-"""Statements of the paper, tried on constructed states."""
+"""Statements of the paper, tried on constructed states in float64."""

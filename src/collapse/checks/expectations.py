@@ -1,6 +1,6 @@
-"""Checks of expectations over the weights, and of what follows for any state (Corollary 3.3, Theorem 3.4, Appendix C).
+"""Checks of expectations over the weights and of bounds for any state (Corollary 3.3, Theorem 3.4, Appendix C).
 
-Monte Carlo means are seen against their standard error.
+The scale of a Monte Carlo mean is its standard error.
 """
 
 import numpy as np
@@ -21,15 +21,15 @@ from collapse.theory.ffn import swiglu_coefficient, swiglu_moment
 from collapse.theory.normalization import attention_row_norm, ffn_row_norm, rms_similarity_bounds
 
 SHAPE = ModelConfig(layers=1, width=64, heads=4, ffn_width=96, sequence_length=32, vocab_size=2, norm_eps=0.0)
-"""n is at most d, so that a sequence can have any Gram matrix."""
+"""n is at most d, so that rows can have any Gram matrix."""
 N, D, D_FF = SHAPE.sequence_length, SHAPE.width, SHAPE.ffn_width
 WEIGHT_VARIANCE = folded_variance(D, 1 / (3 * D), 1 / (3 * D))
 DRAWS = 500
-"""Draws of the weights."""
+"""Draws of the weights per mean."""
 ROWS = np.array([1, 2, N // 2, N])
-"""Positions whose row norms are compared."""
+"""Positions, counted from 1, whose row norms are compared."""
 TOLD_APART = 10.0
-"""Standard errors by which a wrong expectation must be missed."""
+"""Standard errors by which the mean must miss a wrong expectation."""
 
 
 def equal_correlation(trial: Trial, t: float) -> Tensor:
@@ -43,12 +43,12 @@ def equal_correlation(trial: Trial, t: float) -> Tensor:
 
 
 def _similarity(trial: Trial) -> float:
-    """t, from 1/n in the first trial to 1 in the last."""
+    """t: 1/n in the first trial, 1 in the last."""
     return min(1.0, 1 / N + trial.share * (1 - 1 / N))
 
 
 def _squares(y: Tensor) -> Tensor:
-    """||Pi Y||_F^2, ||Y||_F^2 and ||y_i||^2 of the rows `ROWS`: (..., 2 + rows)."""
+    """||Pi Y||_F^2, ||Y||_F^2 and ||y_i||^2 at the positions `ROWS` of rows (..., n, d): (..., 2 + len(ROWS))."""
     row_sq = y.square().sum(-1)
     projected = y.shape[-2] * y.mean(-2).square().sum(-1)
     return torch.cat([projected[..., None], row_sq.sum(-1, keepdim=True), row_sq[..., ROWS - 1]], -1)
@@ -61,14 +61,14 @@ def _mean(draws: list[Tensor]) -> tuple[NDArray[np.float64], NDArray[np.float64]
 
 
 def _both(name: str, mean: ArrayLike, stated: ArrayLike, error: ArrayLike) -> dict[str, Comparison]:
-    """Comparisons of the projected and the total squared norm."""
+    """Comparisons of the projected and of the total squared norm: `<name>-projected`, `<name>-total`."""
     parts = zip(SquaredNorms._fields, np.asarray(mean), np.asarray(stated), np.asarray(error), strict=False)
     return {f"{name}-{part}": Comparison(*numbers) for part, *numbers in parts}
 
 
 @torch.no_grad()
 def attention_checks(trial: Trial) -> dict[str, Comparison]:
-    """Theorem C.3, Corollary 3.3 and its erratum, Lemma C.5: W_Q and W_K are 0, which makes P exactly C_n."""
+    """Theorem C.3, Corollary 3.3 and its erratum, Lemma C.5. W_Q and W_K are 0, so that P is exactly C_n."""
     t, a = _similarity(trial), 0.1 + 0.3 * trial.share
     x = equal_correlation(trial, t).expand(2, -1, -1)
     attention = Attention(SHAPE).double()
@@ -93,7 +93,7 @@ def attention_checks(trial: Trial) -> dict[str, Comparison]:
 
 @torch.no_grad()
 def ffn_checks(trial: Trial) -> dict[str, Comparison]:
-    """The expectations behind Theorem 3.4, and Lemma C.4."""
+    """Lemma C.4, and the expectations that Theorem 3.4 follows from."""
     t = _similarity(trial)
     x = equal_correlation(trial, t)
     ffn = FeedForward(SHAPE).double()
@@ -114,7 +114,7 @@ def ffn_checks(trial: Trial) -> dict[str, Comparison]:
 
 @torch.no_grad()
 def conditional_checks(trial: Trial) -> dict[str, Comparison]:
-    """Lemma C.7, and the conditional expectations of Lemma C.11: a sequence and its P held fixed, W drawn."""
+    """Lemma C.7, and the conditional expectations of Lemma C.11: a sequence and its P are fixed, W is drawn."""
     single = SHAPE.model_copy(update={"heads": 1})
     attention = Attention(single).double()
     draw_matrices(attention.parameters(), trial.generator)
@@ -139,10 +139,10 @@ def conditional_checks(trial: Trial) -> dict[str, Comparison]:
 
 
 def rescaling_checks(trial: Trial) -> dict[str, Comparison]:
-    """Theorem C.6: sequences from spread to nearly collapsed, rescaled row by row with spreads from small to large."""
+    """Theorem C.6: sequences from spread out to nearly collapsed, with rows rescaled by a small to large spread."""
     spreads = torch.logspace(-3, -0.2, 16, dtype=torch.float64)[:, None]
     y = trial.normal(16, N, D) + 10 * trial.share * trial.normal(16, 1, D)
-    # Half of the rescalings are random, half favour the rows that lie along the mean row, or the others.
+    # A third of the rescalings is random, a third favours the rows along the mean row, and a third the other rows.
     random = torch.rand(16, N, generator=trial.generator, dtype=torch.float64) * 2 - 1
     along = torch.linalg.vecdot(y, y.mean(-2, keepdim=True))
     chosen = torch.sign(along - along.median(-1, keepdim=True).values)

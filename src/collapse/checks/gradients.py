@@ -21,7 +21,7 @@ STEPS = (0.1, 1.0, 10.0)
 
 
 def _differentiated(trial: Trial, rows: Tensor) -> States:
-    """States of the trial's network with the gradients of the cross-entropy of random labels."""
+    """States of the trial's network for rows (n, d), with the gradients of the cross-entropy of random labels."""
     states = run(trial.decoder, rows)
     loss = functional.cross_entropy(trial.decoder.head(states.x[-1]), trial.labels())
     torch.autograd.backward(loss)
@@ -29,7 +29,7 @@ def _differentiated(trial: Trial, rows: Tensor) -> States:
 
 
 def contraction_checks(trial: Trial) -> dict[str, Comparison]:
-    """Theorem 3.6 in every sublayer, combined over every layer, and over the depth."""
+    """Theorem 3.6 in every sublayer, over every layer, and over the whole depth."""
     states = _differentiated(trial, trial.collapsed())
     x, y = states.grad_x, states.grad_y
     c = contraction_factor(x[:-1] / y, norms(state.mean(0) for state in states.y), D)
@@ -43,7 +43,7 @@ def contraction_checks(trial: Trial) -> dict[str, Comparison]:
 
 
 def near_collapse_checks(trial: Trial) -> dict[str, Comparison]:
-    """Proposition D.1: rows at given delta, spread at random or in one row against the mean; and a network's states."""
+    """Proposition D.1 on rows of given delta, their deviation random or all in one row, and on a network's states."""
     delta = np.geomspace(1e-8, EDGE, 9)
     delta[-1] = EDGE
     mean = trial.normal(D)
@@ -98,7 +98,7 @@ def growth_checks(trial: Trial) -> dict[str, Comparison]:
 def _steps(
     branch: nn.Module, name: str, x: Tensor, y: Tensor, gradient: Tensor, more: tuple[Tensor, ...]
 ) -> list[tuple[float, float, float]]:
-    """||Y||_F^2 before and after a gradient step on a branch's last matrix, and eta^2 ||U||_F^2; for every eta."""
+    """||Y||_F^2 before and after a gradient step on a branch's last matrix, and eta^2 ||U||_F^2, for each of `STEPS`."""
     features = _inputs(branch, name, x, more)
     update = features @ (features.T @ gradient)
     weight = branch.get_submodule(name).get_parameter("weight")
@@ -114,7 +114,7 @@ def _steps(
 
 
 def _inputs(branch: nn.Module, name: str, x: Tensor, more: tuple[Tensor, ...]) -> Tensor:
-    """What a branch's last matrix multiplies: H_1 of W_O, R_s of W_2; (n, features)."""
+    """The input of a branch's last matrix: H_1 for W_O, R_s for W_2; (n, features)."""
     seen: list[Tensor] = []
     keep: Callable[[nn.Module, tuple[Tensor, ...]], None] = lambda _, inputs: seen.append(inputs[0][0])  # noqa: E731
     handle = branch.get_submodule(name).register_forward_pre_hook(keep)

@@ -1,4 +1,4 @@
-"""Small Post-Norm networks in float64 on which the paper's statements are tried, with every state within reach."""
+"""Small Post-Norm networks in float64, all of whose states are accessible, to try the paper's statements on."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ SHAPE = ModelConfig(
     layers=4, width=32, heads=4, ffn_width=48, sequence_length=24, vocab_size=12, tie_embeddings=False, head_std=0.2,
     norm_eps=0.0,
 )  # fmt: skip
-"""No epsilon, and gains stay at 1. The vocabulary is smaller than n, so that every label can occur, and than d, so that
-the LM head leaves directions free."""
+"""No epsilon, and gains stay at 1. The vocabulary is smaller than n, so that every label can occur, and smaller than d,
+so that the LM head leaves some directions free."""
 
 
 @dataclass
@@ -26,9 +26,8 @@ class Trial:
     """One random construction.
 
     Args:
-        share: How far along the trials this is, from 0 at the first to 1 at the last: what statements leave free, such
-            as t, is swept with it.
-        generator: Source of all that is random in it.
+        share: 0 in the first trial, 1 in the last: sweeps what a statement leaves free, such as t.
+        generator: Source of everything random in the trial.
     """
 
     share: float
@@ -36,13 +35,13 @@ class Trial:
 
     @staticmethod
     def draw(seed: int, index: int, trials: int) -> "Trial":
-        """Trial `index` of `trials`, the same for the same arguments."""
+        """Trial `index` of `trials`, at least 2; equal arguments give equal trials."""
         state = int(np.random.SeedSequence([seed, index]).generate_state(1)[0])
         return Trial(index / (trials - 1), torch.Generator().manual_seed(state))
 
     @cached_property
     def decoder(self) -> Decoder:
-        """A network whose sublayer matrices have 1 to 2 times the standard deviation of the standard initialization."""
+        """A network whose sublayer matrices have 1 to 2 times the standard deviation of standard initialization."""
         decoder = Decoder(SHAPE, int(torch.randint(2**31, (), generator=self.generator))).double()
         with torch.no_grad():
             for matrix in (matrix for matrices in decoder.sublayer_matrices() for matrix in matrices):
@@ -54,7 +53,7 @@ class Trial:
         return torch.randn(shape, generator=self.generator, dtype=torch.float64)
 
     def collapsed(self) -> Tensor:
-        """A random row, n times: (n, d)."""
+        """One random row, repeated: (n, d)."""
         return self.normal(1, SHAPE.width).expand(SHAPE.sequence_length, -1).contiguous()
 
     def centred(self) -> Tensor:
@@ -63,25 +62,25 @@ class Trial:
         return rows - rows.mean(0)
 
     def labels(self) -> Tensor:
-        """Labels of a sequence, in which every label occurs: (n,)."""
+        """Labels of one sequence; every label of the vocabulary occurs: (n,)."""
         free = SHAPE.sequence_length - SHAPE.vocab_size
         drawn = torch.randint(SHAPE.vocab_size, (free,), generator=self.generator)
         return torch.cat([torch.arange(SHAPE.vocab_size), drawn])
 
 
 def normalize(y: Tensor) -> Tensor:
-    """RMS(Y), row by row, without gain and epsilon: (..., n, d)."""
+    """RMSNorm of each row, without gain and epsilon: (..., n, d)."""
     return residual_norm(y, None, torch.ones(y.shape[-1], dtype=y.dtype), 0.0)[1]
 
 
 @dataclass(frozen=True)
 class States:
-    """X_k and Y_k of every sublayer of a sequence, first to last, (n, d) each; their gradients are kept."""
+    """X_k and Y_k of every sublayer for one sequence, from first to last, (n, d) each, with their gradients."""
 
     x: list[Tensor]
-    """2 L + 1: the last is X^H."""
+    """2 L + 1 states; the last is X^H."""
     y: list[Tensor]
-    """2 L."""
+    """2 L states."""
 
     @property
     def grad_x(self) -> NDArray[np.float64]:
@@ -95,7 +94,7 @@ class States:
 
 
 def run(decoder: Decoder, rows: Tensor) -> States:
-    """Send rows (n, d) through a Post-Norm network in place of embedded tokens."""
+    """The states of a Post-Norm network that reads rows (n, d) instead of embedded tokens."""
     table = decoder.rotary[: len(rows)]
     x = normalize(rows.requires_grad_())
     states = States([x], [])

@@ -1,4 +1,4 @@
-"""Checks of the loss and of vanishing gradients at and near collapse (Theorem 3.8, Appendix E)."""
+"""Checks of the loss and of vanishing gradients, at collapse and near it (Theorem 3.8, Appendix E)."""
 
 from functools import partial
 
@@ -19,7 +19,7 @@ DEVIATIONS = np.geomspace(1e-4, 10, 6)
 
 
 def frequency_head(trial: Trial, row: Tensor, labels: Tensor) -> Tensor:
-    """A random LM head (v, d) that gives a row (d,) the logits log p_freq: it outputs the frequency distribution."""
+    """A random LM head (v, d) whose output for a row (d,) is the frequency distribution of labels (n,)."""
     shares = torch.from_numpy(frequency_distribution(labels.numpy(), SHAPE.vocab_size))
     along = row / row.square().sum()
     free = trial.normal(SHAPE.vocab_size, D)
@@ -27,12 +27,12 @@ def frequency_head(trial: Trial, row: Tensor, labels: Tensor) -> Tensor:
 
 
 def _column_sum(gradient: Tensor) -> tuple[float, float]:
-    """Norm of the sum of the rows, and the sum of their norms."""
+    """Norm of the sum of a gradient's rows, and the sum of their norms."""
     return float(torch.linalg.vector_norm(gradient.sum(0))), float(torch.linalg.vector_norm(gradient, dim=-1).sum())
 
 
 def network_checks(trial: Trial) -> dict[str, Comparison]:
-    """Lemma E.1, Theorem 3.8 (i) at collapse, (ii): a whole network that reads one token over and over."""
+    """Lemma E.1, Theorem 3.8 (i) at collapse and (ii): a whole network on rows that are all equal, or on one token."""
     decoder, labels = trial.decoder, trial.labels()
     states = run(decoder, trial.collapsed())
     residual = [float(token_diversity(state.detach())) ** 0.5 for state in (*states.x[1:], *states.y)]
@@ -61,9 +61,9 @@ def network_checks(trial: Trial) -> dict[str, Comparison]:
 
 
 def sublayer_checks(trial: Trial) -> dict[str, Comparison]:
-    """Theorem E.3 for every sublayer, Lemma E.4: gradients of zero column sum, sent back through collapsed sublayers.
+    """Theorem E.3 in every sublayer, Lemma E.4: gradients of zero column sum, sent back through collapsed sublayers.
 
-    A parameter gradient is seen against the one for a gradient dL/dY of the same norm whose rows do not cancel.
+    The scale of a parameter gradient is the one that a dL/dY of the same norm gives whose rows do not cancel.
     """
     table = trial.decoder.rotary[:N]
     found: dict[str, list[tuple[float, float, float]]] = {}
@@ -90,7 +90,7 @@ def sublayer_checks(trial: Trial) -> dict[str, Comparison]:
 
 
 def loss_checks(trial: Trial) -> dict[str, Comparison]:
-    """Lemma E.2, and Theorem 3.8 (i) near collapse: deviations at random, and down the gradient from the best loss."""
+    """Lemma E.2, and Theorem 3.8 (i) near collapse: random deviations, and those down the gradient from the best loss."""
     labels, common = trial.labels(), normalize(trial.collapsed())
     head = frequency_head(trial, common[0], labels).requires_grad_()
     _, _, rows = torch.linalg.svd(head.detach())
