@@ -98,7 +98,7 @@ def growth_checks(trial: Trial) -> dict[str, Comparison]:
 def _steps(
     branch: nn.Module, name: str, x: Tensor, y: Tensor, gradient: Tensor, more: tuple[Tensor, ...]
 ) -> list[tuple[float, float, float]]:
-    """||Y||_F^2 before and after a gradient step on a branch's last matrix, and eta^2 ||U||_F^2, for each of `STEPS`."""
+    """||Y||_F^2 before and after a gradient step on a branch's last matrix, and eta^2 ||U||_F^2, by `STEPS`."""
     features = _inputs(branch, name, x, more)
     update = features @ (features.T @ gradient)
     weight = branch.get_submodule(name).get_parameter("weight")

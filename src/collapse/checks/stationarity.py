@@ -90,7 +90,7 @@ def sublayer_checks(trial: Trial) -> dict[str, Comparison]:
 
 
 def loss_checks(trial: Trial) -> dict[str, Comparison]:
-    """Lemma E.2, and Theorem 3.8 (i) near collapse: random deviations, and those down the gradient from the best loss."""
+    """Lemma E.2, and Theorem 3.8 (i) near collapse: deviations at random or down the gradient from the best loss."""
     labels, common = trial.labels(), normalize(trial.collapsed())
     head = frequency_head(trial, common[0], labels).requires_grad_()
     _, _, rows = torch.linalg.svd(head.detach())
