@@ -115,11 +115,11 @@ def _command(spec: RunSpec, ids: Ids, device: torch.device, out: Path, run: Path
     execution = ExecutionConfig(
         device="cuda" if device.type == "cuda" else "cpu", micro_batch_size=4, flush_every=8, checkpoint_every=10**6
     )
-    command = [
-        sys.executable, "-m", "collapse.launch", "--spec", json.dumps(spec.canonical()),
-        "--execution", json.dumps(execution.canonical()), "--code", "gpu_check", "--tokens", str(out / "tokens"),
-        "--scratch", str(out / "scratch"), "--out", str(run),
-    ]  # fmt: skip
+    job = {
+        "spec": spec.canonical(), "execution": execution.canonical(), "code": "gpu_check",
+        "tokens": str(out / "tokens"), "scratch": str(out / "scratch"), "out": str(run),
+    }  # fmt: skip
+    command = [sys.executable, "-m", "collapse.launch", json.dumps(job)]
     try:
         return subprocess.run(command, timeout=max(1.0, deadline - time.monotonic() - 20), check=False).returncode == 0
     except subprocess.TimeoutExpired:

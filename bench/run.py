@@ -39,14 +39,15 @@ from collapse.config.run import RunSpec
 from collapse.config.training import ExecutionConfig
 from collapse.corpus.store import SplitManifest, TokenManifest, TokenStore
 from collapse.errors import CollapseError
+from collapse.launch.group import start_distributed
 from collapse.launch.memory import keep_freed_memory
-from collapse.launch.progress import Progress
 from collapse.model.compiled import require_compiler
 from collapse.model.decoder import Decoder
 from collapse.model.hugging_face import llama_config
 from collapse.pipeline.cost import flops
 from collapse.training.checkpoint import Identity
-from collapse.training.engine import Device, build_engine, start_distributed
+from collapse.training.device import Device
+from collapse.training.engine import build_engine
 from collapse.training.loop import Trainer, batches_of, cross_entropy
 from collapse.training.measurements import Pending
 
@@ -187,13 +188,12 @@ class Contestants(Steps):
         identity = Identity(self.spec.run_id, "bench", "Zipf")
         scratch = self.folder / f"recorded{end}"
         trainer = Trainer(self.spec, self.execution(compiled), self.store, DEVICE, identity, scratch)
-        progress = Progress("bench", 0, sys.maxsize, trainer.tokens_per_step, 0.0, sys.maxsize, speaks=False)
 
         def recorded(start: int) -> None:
             pending = Pending(start)
             for step in range(start, start + self.shape.block):
                 trainer.step(step, pending)
-            trainer.flush(pending, progress)
+            trainer.flush(pending)
 
         self.blocks[f"recorded{end}"] = recorded
         self.blocks[f"bare{end}"] = self.block(Decoder(self.spec.model, 0), compiled=compiled)

@@ -1,4 +1,3 @@
-import json
 import os
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from collapse.config.run import RunSpec
 from collapse.config.training import ExecutionConfig
 from collapse.corpus.frequencies import frequency_distribution
 from collapse.corpus.store import TokenStore
+from collapse.launch.job import TrainingJob
 
 VOCAB = 256
 
@@ -48,30 +48,32 @@ def make_execution(**changes: Any) -> ExecutionConfig:
 
 @dataclass(frozen=True)
 class Lab:
-    """What the tests of training share."""
+    """What the tests of training and launch share."""
 
     tokens: Path
 
     spec = staticmethod(make_spec)
     environment = os.environ | {"PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1", "GIT_DIR": os.devnull}
-    """No commit is recorded: there may be a new one between two runs that should be equal."""
+    """No commit is recorded: there may be a new one between two runs that must be equal."""
     execution = staticmethod(make_execution)
 
     @property
     def store(self) -> TokenStore:
         return TokenStore.open(self.tokens)
 
-    def command(
-        self, spec: RunSpec, execution: ExecutionConfig, folder: Path, code: str = "code", tokens: Path | None = None,
-        time_limit: float | None = None,
-    ) -> list[str]:  # fmt: skip
-        """The training command, with its scratch and output under a folder."""
-        return [
-            sys.executable, "-m", "collapse.launch", "--spec", json.dumps(spec.canonical()),
-            "--execution", json.dumps(execution.canonical()), "--code", code, "--tokens", str(tokens or self.tokens),
-            "--scratch", str(folder / "scratch" / "run"), "--out", str(folder / "run"),
-            *([] if time_limit is None else ["--time-limit", str(time_limit)]),
-        ]  # fmt: skip
+    def job(
+        self, spec: RunSpec, execution: ExecutionConfig, folder: Path, code: str = "code", tokens: Path | None = None
+    ) -> TrainingJob:
+        """A training with its scratch and output under a folder."""
+        return TrainingJob(
+            spec=spec, execution=execution, code=code, tokens=tokens or self.tokens,
+            scratch=folder / "scratch" / "run", out=folder / "run",
+        )  # fmt: skip
+
+    def command(self, spec: RunSpec, execution: ExecutionConfig, folder: Path, **options: Any) -> list[str]:
+        """The training command."""
+        job = self.job(spec, execution, folder, **options)
+        return [sys.executable, "-m", "collapse.launch", job.model_dump_json(exclude={"began"})]
 
     def run(
         self, spec: RunSpec, execution: ExecutionConfig, folder: Path, **options: Any
@@ -85,7 +87,7 @@ class Lab:
 
 @pytest.fixture(scope="session")
 def lab(byte_tokens: Path) -> Lab:
-    """A token store of real English: Python's own documentation, a token a byte."""
+    """A token store of real English: Python's own documentation, one token per byte."""
     assert frequency_distribution(TokenStore.open(byte_tokens).train, VOCAB).sum() == pytest.approx(1)
     return Lab(byte_tokens)
 
@@ -95,7 +97,8 @@ def process_group() -> Iterator[None]:
     """This process as a group of one, for tests that train in place."""
     import torch.distributed as dist
 
-    from collapse.training.engine import Device, start_distributed
+    from collapse.launch.group import start_distributed
+    from collapse.training.device import Device
 
     start_distributed(Device("cpu", "fp32"), threads=1)
     yield

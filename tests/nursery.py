@@ -1,11 +1,11 @@
 """Trainings in children of one process that has loaded everything already: started in a second, killed on demand.
 
-Reads tasks from its standard input, lines of JSON: `options` of the training command, `log`, a file for what it says,
-and where to kill it, if at all. That is `place`, a key of `PLACES`, and `strike`, a number: before which file operation
-there to kill it; or `seconds` after its start; or `sight`, a pattern in the folder `under` that a new file fits.
+Reads tasks from its standard input, one line of JSON each: `job`, a training job in JSON; `log`, a file for what the
+training prints; and when to kill it, if at all. That is before the file operation number `strike` in `place`, a key of
+`PLACES`; or `seconds` after its start; or when a new file in the folder `under` fits the pattern `sight`.
 
-Answers each with a line of JSON: `status`, the child's exit status, negative for a signal, `operations`, the number of
-those that it made in each of `PLACES`, and `seconds`, how long it ran.
+Answers each task with a line of JSON: `status`, the child's exit status, negative for a signal; `operations`, the
+number of file operations in each of `PLACES`; and `seconds`, how long it ran.
 """
 
 import json
@@ -21,7 +21,7 @@ PLACES = {
     "checkpoint": ("checkpoints",),
     "publication": ("metrics.zarr", "manifest.json"),
 }
-"""Parts of paths by what is being done; the first two are also touched when the scratch folder is read and removed."""
+"""Parts of paths by activity; the first two also occur when the scratch folder is read and removed."""
 OPERATIONS = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.chmod", "os.scandir", "shutil.rmtree"}
 
 
@@ -45,8 +45,8 @@ class Watch:
 
 def child(task: dict[str, Any], answer: int) -> None:
     from collapse.errors import run_stage
-    from collapse.launch.__main__ import launch
-    from collapse.launch.worker import arguments
+    from collapse.launch.command import train
+    from collapse.launch.job import read_job
 
     log = os.open(task["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
@@ -55,7 +55,7 @@ def child(task: dict[str, Any], answer: int) -> None:
     sys.addaudithook(watch)
     status = 0
     try:
-        run_stage(lambda: launch(arguments().parse_args(task["options"])))
+        run_stage(lambda: train(read_job([task["job"]])))
     except SystemExit as leaving:
         status = leaving.code
     os.write(answer, json.dumps(watch.counts).encode())
@@ -94,11 +94,11 @@ def attempt(task: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # what libraries print must not mix with the answers
     import deepspeed.runtime.zero.muon.muon_optimizer  # noqa: F401 - what is slow to import
     import torch._dynamo  # noqa: F401
 
-    import collapse.launch.__main__  # noqa: F401
+    import collapse.launch.command  # noqa: F401
 
     for line in sys.stdin:
         answers.write(json.dumps(attempt(json.loads(line))) + "\n")

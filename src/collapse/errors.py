@@ -6,15 +6,15 @@ import sys
 from collections.abc import Callable
 
 _ADVICE = {
-    errno.ENOSPC: "the disk is full: free some space and start again; what was finished is kept",
-    errno.EDQUOT: "the disk quota is used up: free some space and start again; what was finished is kept",
-    errno.EROFS: "the file system is read-only: results must be written to a folder that can be written to",
-    errno.EACCES: "permission denied: results must be written to a folder that you may write to",
+    errno.ENOSPC: "the disk is full: free some space and start again; finished work is kept",
+    errno.EDQUOT: "the disk quota is used up: free some space and start again; finished work is kept",
+    errno.EROFS: "the file system is read-only: choose a folder on another one for the results",
+    errno.EACCES: "permission denied: choose a folder that you may write to for the results",
 }
 
 
 class CollapseError(Exception):
-    """A foreseeable failure. Its message is one sentence: what was wrong, where, and what to do."""
+    """A foreseeable failure. Its message is one sentence: what is wrong, where, and what to do."""
 
 
 def _sentence(error: OSError) -> str:
@@ -24,10 +24,10 @@ def _sentence(error: OSError) -> str:
 
 
 def say(sentence: str) -> None:
-    """One line on stderr.
+    """Print one line on stderr.
 
-    Where nobody reads it any more, as `tee` may not when a scheduler ends a job, nothing more is printed: what a job
-    still has to do, such as saving a checkpoint, is not to fail of that.
+    Once nobody reads stderr any more (a scheduler that ends a job may end the `tee` behind it first), nothing more is
+    printed: a job must still be able to do the rest of its work, such as saving a checkpoint.
     """
     try:
         print(sentence, file=sys.stderr, flush=True)
@@ -39,7 +39,7 @@ def say(sentence: str) -> None:
 
 
 def run_stage(main: Callable[[], None]) -> None:
-    """Run a stage's command; a foreseeable failure becomes one line on stderr and exit status 1, never a traceback."""
+    """Run a stage's command. A foreseeable failure becomes one line on stderr and exit status 1, not a traceback."""
     try:
         main()
     except CollapseError as error:
@@ -51,5 +51,5 @@ def run_stage(main: Callable[[], None]) -> None:
         say(f"error: {_sentence(error)}")
         sys.exit(1)
     except KeyboardInterrupt:
-        say("interrupted; what was finished is kept")
+        say("interrupted; finished work is kept")
         sys.exit(130)

@@ -79,8 +79,9 @@ class Bench:
         for process in psutil.process_iter():
             with suppress(psutil.Error):
                 command = " ".join(process.cmdline())
-                trains = process.name().startswith("python") and "collapse.launch" in command and run in command
-                if trains and Path(process.cwd()) == self.project.folder:
+                trains = re.search(r"collapse(\.launch\S*| train) ", command) and run in command
+                python = Path(process.exe()).name.startswith("python")
+                if trains and python and Path(process.cwd()) == self.project.folder:
                     process.send_signal(number)
 
     def digest(self, run: str) -> str:
@@ -116,7 +117,7 @@ def begun(pipeline: Any, finished: Any, submitter: Any, cluster: Any, tmp_path_f
     cluster.mend_node(nodes[lost])
     if nodes[lost] == nodes[late]:
         (bench.root / f"logs/train/{late}.log").unlink()
-        eventually(lambda: "  step " in bench.log(late), "the requeued run makes no step")
+        eventually(lambda: ", step " in bench.log(late), "the requeued run makes no step")
         bench.signal(late, signal.SIGSTOP)
     return bench, workflow
 
@@ -143,29 +144,29 @@ def disturbed(begun: Any) -> Any:
     return bench
 
 
-def test_a_cancelled_training_is_submitted_again_and_goes_on(disturbed: Any, undisturbed: Any, cluster: Any) -> None:
+def test_a_cancelled_training_is_submitted_again_and_resumes(disturbed: Any, undisturbed: Any, cluster: Any) -> None:
     run = disturbed.runs[0]
     first, *others = disturbed.jobs(run)
     assert cluster.state(first) == "CANCELLED"
     assert cluster.state(others[-1]) == "COMPLETED"
-    assert "going on from the checkpoint of step" in disturbed.log(run)
+    assert "resuming from the checkpoint of step" in disturbed.log(run)
     assert disturbed.digest(run) == undisturbed[run]
 
 
-def test_a_training_whose_node_is_lost_is_requeued_and_goes_on(disturbed: Any, undisturbed: Any, cluster: Any) -> None:
+def test_a_training_whose_node_is_lost_is_requeued_and_resumes(disturbed: Any, undisturbed: Any, cluster: Any) -> None:
     run = disturbed.runs[1]
     first = cluster.job(disturbed.jobs(run)[0])
     assert first["Restarts"] == "1"
-    assert "going on from the checkpoint of step" in disturbed.log(run)
+    assert "resuming from the checkpoint of step" in disturbed.log(run)
     assert disturbed.digest(run) == undisturbed[run]
 
 
-def test_a_training_leaves_before_its_time_is_over_and_goes_on(disturbed: Any, undisturbed: Any, cluster: Any) -> None:
+def test_a_training_leaves_before_its_time_is_over_and_resumes(disturbed: Any, undisturbed: Any, cluster: Any) -> None:
     run = disturbed.runs[2]
     first, *others = disturbed.jobs(run)
     assert cluster.state(first) in ("FAILED", "TIMEOUT")
     assert cluster.state(others[-1]) == "COMPLETED"
-    assert "going on from the checkpoint of step" in disturbed.log(run)
+    assert "resuming from the checkpoint of step" in disturbed.log(run)
     assert disturbed.digest(run) == undisturbed[run]
 
 
@@ -174,10 +175,10 @@ def test_temporary_files_are_on_the_nodes_scratch(disturbed: Any) -> None:
     assert {job for run in disturbed.runs for job in disturbed.jobs(run)} <= made
 
 
-def test_ctrl_c_cancels_its_jobs_and_the_next_start_goes_on(
+def test_ctrl_c_cancels_its_jobs_and_the_next_start_resumes(
     finished: Any, submitter: Any, cluster: Any, miniature: Any, undisturbed: Any, tmp_path: Path
 ) -> None:
-    """It goes on with the profile for other schedulers, so that this one is tried as well."""
+    """It resumes with the profile for other schedulers, so that this one is tried as well."""
     bench = Bench(finished, cluster, tmp_path / "project", config_of(miniature, "interrupted", RUNS[:1]))
     (run,) = bench.runs
     before = set(bench.jobs(run))
@@ -187,9 +188,9 @@ def test_ctrl_c_cancels_its_jobs_and_the_next_start_goes_on(
     assert workflow.wait(200) != 0
     (job,) = set(bench.jobs(run)) - before
     assert cluster.wait(job) == "CANCELLED"
-    assert "a checkpoint is saved, and the same command goes on from it" in bench.log(run)
+    assert "a checkpoint is saved, and the same command resumes from it" in bench.log(run)
     again = submitter.start(bench.project, bench.configfile, *bench.targets, profile="cluster-generic")
     assert again.wait(200) == 0, again.said
     assert "Submitted job" in again.said
-    assert "going on from the checkpoint of step" in bench.log(run)
+    assert "resuming from the checkpoint of step" in bench.log(run)
     assert bench.digest(run) == undisturbed[run]

@@ -1,4 +1,4 @@
-"""A training over two nodes is the training of one process, and goes on after every way in which Slurm may end it."""
+"""A training over two nodes is that of one process, and resumes after every way in which Slurm may end it."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def alone(lab: Any, tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
 
 
 def submit(cluster: Any, lab: Any, folder: Path) -> tuple[int, Path]:
-    """Submit the run to two nodes, a process each, no checkpoint foreseen; gives the job and its log."""
+    """Submit the run to two nodes, one process each, without regular checkpoints; returns the job and its log."""
     execution = lab.execution(processes=2, nodes=2, micro_batch_size=1, flush_every=1, checkpoint_every=NEVER)
     command = lab.command(lab.spec(steps=STEPS, horizon=STEPS), execution, folder)
     log = folder / "job.log"
@@ -61,9 +61,9 @@ def close(run: xr.Dataset, wanted: xr.Dataset) -> None:
 
 
 def await_step(cluster: Any, job: int, log: Path) -> None:
-    """Until a job says that it has made some steps of its own."""
+    """Wait until a job says that it has made some steps of its own."""
     deadline = time.monotonic() + 120
-    while not (log.exists() and log.read_text().count("  step ") >= 3):
+    while not (log.exists() and log.read_text().count(", step ") >= 3):
         assert time.monotonic() < deadline and job in cluster.jobs(), log.read_text() if log.exists() else "no log"
         time.sleep(0.05)
 
@@ -89,7 +89,7 @@ def test_two_nodes_train_what_one_process_trains(undisturbed: Path, alone: xr.Da
     assert " on 2 x " in log and f"step {STEPS}/{STEPS}" in log
 
 
-def test_a_stopped_job_leaves_a_checkpoint_and_the_next_goes_on(
+def test_a_stopped_job_leaves_a_checkpoint_and_the_next_resumes(
     cluster: Any, lab: Any, tmp_path: Path, undisturbed: Path, alone: xr.Dataset
 ) -> None:
     """Stopped are first the launcher alone, as by `kill`, and then all of the job."""
@@ -102,12 +102,12 @@ def test_a_stopped_job_leaves_a_checkpoint_and_the_next_goes_on(
         said = log.read_text()
         assert "asked to stop; a checkpoint is saved" in said and "Traceback" not in said, said
         assert not (tmp_path / "run").exists()
-        assert step == 0 or f"going on from the checkpoint of step {step}\n" in said
+        assert step == 0 or f"resuming from the checkpoint of step {step}\n" in said
         before, step = step, newest_checkpoint(tmp_path)
         assert before < step < STEPS
     job, log = submit(cluster, lab, tmp_path)
     assert cluster.wait(job) == "COMPLETED", log.read_text()
-    assert f"going on from the checkpoint of step {step}\n" in log.read_text()
+    assert f"resuming from the checkpoint of step {step}\n" in log.read_text()
     assert digest(tmp_path) == digest(undisturbed)
     close(load_run(tmp_path / "run"), alone)
 

@@ -1,11 +1,21 @@
 import itertools
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapse.launch.deadline import BYTES_A_SECOND, MARGIN, RECENT, SPARE_SECONDS, STATE_BYTES, Budget
+from collapse.launch.deadline import (
+    BYTES_PER_SECOND,
+    MARGIN,
+    RECENT,
+    SPARE_SECONDS,
+    STATE_BYTES,
+    Budget,
+    Deadline,
+    deadline_of,
+)
 
 
 class Clock:
@@ -14,6 +24,15 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+def test_the_sooner_of_two_ends_counts(lab, tmp_path: Path) -> None:
+    job = lab.job(lab.spec(), lab.execution(), tmp_path)
+    assert deadline_of(job) == Deadline()
+    job = job.model_copy(update={"began": 1000.0, "job_end": 1060.0})
+    assert deadline_of(job) == Deadline(1060.0, "the end of the Slurm job")
+    job = job.model_copy(update={"execution": lab.execution(time_limit=30)})
+    assert deadline_of(job) == Deadline(1030.0, "the time limit of 30 s")
 
 
 def test_without_a_limit_there_is_always_time() -> None:
@@ -31,7 +50,7 @@ def test_there_is_time_until_shortly_before_the_end() -> None:
 
 def test_the_first_checkpoint_is_guessed_from_the_size_of_the_model() -> None:
     clock, seconds = Clock(), 40.0
-    parameters = int(seconds * BYTES_A_SECOND / STATE_BYTES)
+    parameters = int(seconds * BYTES_PER_SECOND / STATE_BYTES)
     assert Budget(clock.now + MARGIN * 2 * seconds, parameters, clock).is_short
     enough = MARGIN * 2 * seconds + 2 * SPARE_SECONDS
     assert not Budget(clock.now + enough, parameters, clock).is_short
@@ -55,10 +74,10 @@ def test_one_slow_step_is_forgotten() -> None:
     st.integers(1, 50),
 )
 def test_it_leaves_in_time(limit: float, steps: list[float], checkpoints: list[float], every: int) -> None:
-    """Where the steps' times come back and checkpoints take what is foreseen, and there is time for a step at all."""
+    """If steps take as long as earlier ones, checkpoints as long as forecast, and there is time for a step at all."""
     clock = Clock()
     end, longest, checkpoint = clock.now + limit, max(steps), max(checkpoints)
-    budget = Budget(end, int(checkpoint * BYTES_A_SECOND / STATE_BYTES), clock)
+    budget = Budget(end, int(checkpoint * BYTES_PER_SECOND / STATE_BYTES), clock)
     for done in itertools.count(1):
         with budget.step():
             clock.now += longest if done % RECENT == 1 else steps[done % len(steps)]

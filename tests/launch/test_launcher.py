@@ -13,11 +13,10 @@ import pytest
 from filelock import FileLock, Timeout
 
 from collapse.errors import CollapseError
-from collapse.launch import __main__ as command
+from collapse.launch import command
 from collapse.launch.leases import lease_folder, visible_gpus
 from collapse.launch.slurm import Allocation
-from collapse.launch.worker import arguments
-from collapse.training.engine import Device
+from collapse.training.device import Device
 
 SRUN = (
     f"#!{sys.executable}"
@@ -33,7 +32,7 @@ signal.signal(signal.SIGUSR1, lambda *_: [task.send_signal(signal.SIGUSR1) for t
 sys.exit(max(task.wait() != 0 for task in tasks))
 """
 )
-"""As many tasks as there are nodes, all on this machine; what it is told is written down."""
+"""One task per node, all on this machine; writes down what it is told."""
 
 
 @pytest.fixture
@@ -74,11 +73,11 @@ def test_the_end_of_the_job_is_a_time_limit(lab: Any, tmp_path: Path, job: dict[
     left = run(lab, tmp_path, job | soon)
     assert left.returncode == 1 and "Traceback" not in left.stderr
     assert "the end of the Slurm job is near; a checkpoint is saved" in left.stderr
-    assert left.stderr.splitlines()[-1] == "error: the training has not come to its end; why is said above"
+    assert left.stderr.splitlines()[-1] == "error: the training did not finish; see the message above"
     assert (tmp_path / "scratch/run/checkpoints/step-00000001.json").exists()
 
 
-def test_sigterm_is_handed_on(lab: Any, tmp_path: Path, job: dict[str, str]) -> None:
+def test_sigterm_is_passed_on(lab: Any, tmp_path: Path, job: dict[str, str]) -> None:
     execution = lab.execution(flush_every=1, checkpoint_every=999)
     words = lab.command(lab.spec(steps=400, horizon=400), execution, tmp_path)
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=lab.environment | job) as process:
@@ -90,8 +89,8 @@ def test_sigterm_is_handed_on(lab: Any, tmp_path: Path, job: dict[str, str]) -> 
         process.wait(60)
     assert process.returncode == 1, said
     assert said[-1] == (
-        "error: asked to stop; the training process has saved a checkpoint if it could, and the same command goes on "
-        "from it\n"
+        "error: asked to stop; the training process saved a checkpoint if it could, and the same command resumes from "
+        "it\n"
     )
     assert len(list(tmp_path.glob("scratch/run/checkpoints/*.json"))) == 1
 
@@ -100,7 +99,7 @@ def test_a_step_that_was_killed_is_not_said_to_have_spoken(lab: Any, tmp_path: P
     (tmp_path / "bin/srun").write_text("#!/bin/sh\nexit 137\n")
     done = run(lab, tmp_path, job)
     assert done.returncode == 1
-    assert "error: a training process was ended by SIGKILL, as the" in done.stderr.splitlines()[-1]
+    assert "error: a training process was ended by SIGKILL, as happens" in done.stderr.splitlines()[-1]
 
 
 def test_a_process_that_is_killed_is_spoken_for(lab: Any, tmp_path: Path) -> None:
@@ -117,7 +116,7 @@ def test_a_process_that_is_killed_is_spoken_for(lab: Any, tmp_path: Path) -> Non
         process.wait(60)
     assert process.returncode == 1
     assert any(line.startswith("training process 1 was ended by SIGKILL") for line in said), said
-    assert said[-1] == "error: one of the 2 training processes failed; its message is above\n"
+    assert said[-1] == "error: one of the 2 training processes failed; see the message above\n"
     assert not any("Traceback" in line for line in said), said
 
 
@@ -139,7 +138,7 @@ def test_gpus_are_leased_on_the_first_node_for_all(
 ) -> None:
     found: dict[str, Any] = {}
 
-    def start(options: Any, execution: Any, gpus: Any, job: Any) -> None:
+    def start(job: Any, gpus: Any, allocation: Any) -> None:
         found["told"] = gpus
         locks = {gpu: FileLock(lease_folder() / f"{gpu}.lock") for gpu in visible_gpus()}
         found["held"] = {gpu for gpu, lock in locks.items() if not _free(lock)}
@@ -152,7 +151,7 @@ def test_gpus_are_leased_on_the_first_node_for_all(
     monkeypatch.setattr(command, "start", start)
     execution = lab.execution(processes=processes, nodes=nodes, micro_batch_size=1)
     with pytest.raises(CollapseError, match="enough"):
-        command.launch(arguments().parse_args(lab.command(lab.spec(), execution, tmp_path)[3:]))
+        command.train(lab.job(lab.spec(), execution, tmp_path))
     assert found == {"told": told, "held": held}
 
 

@@ -110,9 +110,9 @@ def test_leases_are_returned_after_an_error(tmp_path: Path) -> None:
 
 
 def test_more_than_there_are_is_refused_at_once(tmp_path: Path) -> None:
-    with pytest.raises(CollapseError, match="asks for 1 GPU a training, and this machine offers none"), lease(1, []):
+    with pytest.raises(CollapseError, match="asks for 1 GPU per training, and this machine offers none"), lease(1, []):
         pass
-    with pytest.raises(CollapseError, match="asks for 5 GPUs a training, and this machine offers 4"), lease(5, IDS):
+    with pytest.raises(CollapseError, match="asks for 5 GPUs per training, and this machine offers 4"), lease(5, IDS):
         pass
 
 

@@ -31,7 +31,7 @@ def holder(tmp_path: Path) -> Any:
 
 
 def test_a_second_holder_is_refused_and_told_which_file(tmp_path: Path, holder: Any) -> None:
-    refused = rf"{tmp_path}/run.lock: another process is training this run: .*if its machine has died, remove this file"
+    refused = rf"{tmp_path}/run.lock: another process is training this run: .*if its machine died, remove this file"
     with pytest.raises(CollapseError, match=refused), only_one(tmp_path / "run.lock", 0.1):
         pass
 

@@ -60,5 +60,5 @@ def test_a_process_that_could_not_say_why_it_ended_is_spoken_for(
     )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr.startswith(f"training process 1 was ended by {number.name}"), done.stderr
-    assert ("where memory runs out" in done.stderr) == hint
+    assert ("when memory runs out" in done.stderr) == hint
     assert done.stderr.count("\n") == 1

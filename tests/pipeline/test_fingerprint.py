@@ -1,3 +1,4 @@
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -5,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from collapse.pipeline.fingerprint import closure, fingerprint, imports
+from collapse.pipeline.fingerprint import PACKAGE, closure, fingerprint, imports
 
 FILES = {
+    "stage/extra.py": (
+        "def check(x):\n    if x < 0:\n        raise ValueError(f'{x} is negative') from None\n    return x + 1\n"
+    ),
     "__init__.py": '"""A package."""\nimport lazy_loader\n__getattr__ = lazy_loader.attach(__name__, ["stage"])\n',
     "stage/__init__.py": '"""A stage."""\n',
     "stage/__main__.py": "from toy.stage.work import work\n\nwork(1)\n",
@@ -20,6 +24,8 @@ FILES = {
         "def work(x: int) -> int:\n"
         '    """Doubles."""\n'
         "    from toy import deep\n"
+        '    assert x, "no x"\n'
+        "    toy.say('working')\n"
         "    return deep.add(x, TWO)  # a comment\n"
     ),
     "shared/__init__.py": "",
@@ -58,6 +64,9 @@ def edit(name: str, old: str, new: str) -> dict[str, str]:
         edit("stage/work.py", "# a comment", "# another"),
         edit("stage/work.py", '"""Doubles."""', '"""Adds two.\n\n    At length.\n    """'),
         edit("stage/work.py", '"""Works."""\n', ""),
+        edit("stage/work.py", '"no x"', '"x is missing"'),
+        edit("stage/work.py", "'working'", "'at work'"),
+        edit("stage/extra.py", "is negative", "is below 0"),
         edit("stage/work.py", "deep.add(x, TWO)", "(\n        deep.add(x,\n            TWO)\n    )"),
         edit("stage/work.py", "toy.other import Other", "toy.other import Another"),
         edit("shared/numbers.py", "TWO = 2\n", 'TWO = 2\n"""The number two."""\n'),
@@ -70,6 +79,9 @@ def edit(name: str, old: str, new: str) -> dict[str, str]:
         "comment",
         "docstring",
         "module docstring",
+        "message of an assertion",
+        "message to the user",
+        "message of an exception",
         "formatting",
         "import for type checking",
         "attribute docstring",
@@ -87,6 +99,9 @@ def test_harmless_edits_do_not_count(toy: Callable[..., str], harmless: dict[str
     "change",
     [
         edit("stage/work.py", "add(x, TWO)", "add(TWO, x)"),
+        edit("stage/extra.py", "x + 1", "x + 2"),
+        edit("stage/extra.py", "raise ValueError", "raise TypeError"),
+        edit("stage/extra.py", "x < 0", "x <= 0"),
         edit("stage/__main__.py", "work(1)", "work(2)"),
         edit("shared/numbers.py", "2", "2.0"),
         edit("deep.py", "a + b", "a - b"),
@@ -94,7 +109,18 @@ def test_harmless_edits_do_not_count(toy: Callable[..., str], harmless: dict[str
         edit("stage/page.j2", "<p>", "<b>"),
         {"stage/__init__.py": "import toy.other\n"},
     ],
-    ids=["code", "__main__", "type of a number", "import inside a function", "named process", "template", "__init__"],
+    ids=[
+        "code",
+        "module of the package that nothing imports",
+        "kind of an exception",
+        "condition of an exception",
+        "__main__",
+        "type of a number",
+        "import inside a function",
+        "named process",
+        "template",
+        "__init__",
+    ],
 )
 def test_real_changes_count(toy: Callable[..., str], change: dict[str, str]) -> None:
     assert toy(change) != toy()
@@ -122,5 +148,34 @@ def test_imports_are_those_that_python_makes() -> None:
 
 def test_a_figure_does_not_depend_on_the_training() -> None:
     assert not {name for name in closure("collapse.figures.overview") if name.startswith("collapse.training")}
-    assert "collapse.training.loop" in closure("collapse.training")
     assert "collapse.errors" in imports("collapse.cli")
+
+
+def test_a_training_does_not_depend_on_how_it_is_launched() -> None:
+    found = closure("collapse.training")
+    assert "collapse.training.run" in found and "collapse.training.loop" in found
+    assert not {
+        name for name in found if name.startswith(("collapse.launch", "collapse.pipeline", "collapse.progress"))
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "counts"),
+    [
+        ("launch/leases.py", "execution asks for", "execution wants", False),
+        ("launch/launcher.py", "submit trainings to Slurm", "use Slurm", False),
+        ("launch/locks.py", "another process is training this run", "this run is being trained", False),
+        ("launch/deadline.py", "MARGIN = 1.5", "MARGIN = 2", False),
+        ("progress.py", "{desc}", "", False),
+        ("training/checkpoint.py", "the checkpoint belongs to run", "this is run", False),
+        ("training/loop.py", "resuming from", "continuing from", False),
+        ("training/engine.py", '{"stage": 1}', '{"stage": 2}', True),
+        ("training/checkpoint.py", "KEPT = 2", "KEPT = 3", True),
+    ],
+)
+def test_what_counts_for_a_training(tmp_path: Path, name: str, old: str, new: str, counts: bool) -> None:
+    package = Path(shutil.copytree(PACKAGE, tmp_path / "collapse", ignore=shutil.ignore_patterns("__pycache__")))
+    content = (package / name).read_text()
+    assert old in content
+    (package / name).write_text(content.replace(old, new))
+    assert (fingerprint("collapse.training", package) != fingerprint("collapse.training")) == counts

@@ -12,10 +12,11 @@ import torch.distributed as dist
 from collapse.config.run import RunSpec
 from collapse.config.training import ExecutionConfig
 from collapse.corpus.store import TokenStore
-from collapse.store.publish import dataset, publish
+from collapse.launch.group import start_distributed
 from collapse.training.checkpoint import Identity
-from collapse.training.engine import Device, choose_device, start_distributed
+from collapse.training.device import Device, choose_device
 from collapse.training.loop import Trainer
+from collapse.training.run import train_run
 
 
 def trainer_of(spec: RunSpec, execution: ExecutionConfig, tokens: Path, folder: Path) -> Trainer:
@@ -25,12 +26,9 @@ def trainer_of(spec: RunSpec, execution: ExecutionConfig, tokens: Path, folder: 
 
 
 def train(spec: RunSpec, execution: ExecutionConfig, tokens: Path, folder: Path) -> None:
-    """Train a run, or go on with it, and publish it to `folder`."""
-    trainer = trainer_of(spec, execution, tokens, folder)
-    outcome = trainer.train()
-    if trainer.history is not None:
-        values = {"freq_loss": trainer.scope_loss, "validation_loss": outcome.validation_loss}
-        publish(dataset(spec, trainer.history, outcome.steps, values, {"code": "code"}, outcome.ended), folder)
+    """Train a run, or resume it, and publish it to `folder`."""
+    device = choose_device(spec.training, execution)
+    train_run(spec, execution, device, "code", tokens, folder / "scratch", folder)
 
 
 def main(tokens: str, cases: str) -> None:

@@ -21,13 +21,12 @@ Attempt = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def attempt(lab, tmp_path: Path) -> Iterator[Attempt]:
-    command = [sys.executable, str(Path(__file__).with_name("nursery.py"))]
+    command = [sys.executable, str(Path(__file__).parents[1] / "nursery.py")]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": lab.environment}
     with subprocess.Popen(command, **pipes) as nursery:
 
         def attempted(command: list[str], **moment: Any) -> dict[str, Any]:
-            options = command[command.index("--spec") :]
-            task = {"options": options, "log": str(tmp_path / "log")} | moment
+            task = {"job": command[-1], "log": str(tmp_path / "log")} | moment
             nursery.stdin.write(json.dumps(task) + "\n")
             nursery.stdin.flush()
             return json.loads(nursery.stdout.readline())

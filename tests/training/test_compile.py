@@ -1,4 +1,4 @@
-"""execution.compile: the numbers of a training stay, within rounding; without a compiler it is refused."""
+"""execution.compile keeps the numbers of a training, within rounding; without a compiler it is refused."""
 
 import runpy
 from pathlib import Path
@@ -15,7 +15,8 @@ from collapse.model.compiled import compile_branches, require_compiler
 from collapse.model.decoder import Decoder
 from collapse.recording.recorder import Recorder
 from collapse.store.read import open_run
-from collapse.training.engine import Device, build_engine
+from collapse.training.device import Device
+from collapse.training.engine import build_engine
 
 IN_PLACE = runpy.run_path(str(Path(__file__).with_name("splits.py")))
 LAYERS = 12
@@ -25,7 +26,7 @@ TRAINING = TrainingConfig(steps=2, warmup_steps=0, lr=1e-3, batch_size=2)
 
 
 def refused() -> bool:
-    """Whether compiling is impossible here; it then is refused in a sentence."""
+    """Whether compiling is impossible here; then the refusal is a sentence."""
     try:
         require_compiler()
     except CollapseError as error:
@@ -55,7 +56,7 @@ def test_compiled_branches_equal_the_plain_ones(placement: str, again: bool) -> 
     torch._dynamo.utils.counters.clear()
     for wanted, got in zip(outcome(plain, ids), outcome(compiled, ids), strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5 * float(wanted.abs().max()))
-    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 2  # one a branch, whatever the number of layers
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 2  # one per branch, whatever the number of layers
     with torch.no_grad():
         assert torch.equal(compiled(ids[:1]), plain(ids[:1]))
 

@@ -1,4 +1,4 @@
-"""However a run is executed, its numbers are those of plain PyTorch; how closely is stated in docs/fidelity.md."""
+"""However a run is executed, its numbers are those of plain PyTorch, as closely as docs/fidelity.md states."""
 
 import json
 import os
@@ -27,7 +27,7 @@ from collapse.recording.statistics import METRICS
 from collapse.recording.taps import GRADIENT_SCALE
 from collapse.store.read import open_run
 from collapse.training.engine import parameter_groups
-from collapse.training.loop import InterruptedRunError, batches_of
+from collapse.training.loop import batches_of
 from collapse.training.measurements import Pending
 from collapse.training.schedule import learning_rate_factor
 
@@ -64,13 +64,12 @@ class Split(NamedTuple):
 
     processes: int
     accumulation: int
-    zero_stage: int = 1
     activation_checkpointing: bool = False
 
     @property
     def execution(self) -> ExecutionConfig:
         return ExecutionConfig(
-            device="cpu", processes=self.processes, zero_stage=self.zero_stage, log_seconds=1e9,
+            device="cpu", processes=self.processes, log_seconds=1e9,
             micro_batch_size=BATCH // self.processes // self.accumulation,
             activation_checkpointing=self.activation_checkpointing,
         )  # fmt: skip
@@ -78,10 +77,10 @@ class Split(NamedTuple):
 
 WHOLE = Split(1, 1)
 MANY = [
-    WHOLE, Split(1, 4), Split(1, 64), Split(1, 1, zero_stage=0), Split(1, 4, 0, activation_checkpointing=True),
-    Split(2, 1), Split(2, 4, zero_stage=0), Split(2, 64), Split(2, 4, activation_checkpointing=True),
+    WHOLE, Split(1, 4), Split(1, 64), Split(1, 4, activation_checkpointing=True),
+    Split(2, 1), Split(2, 64), Split(2, 4, activation_checkpointing=True),
 ]  # fmt: skip
-FEW = [WHOLE, Split(2, 4, zero_stage=0)]
+FEW = [WHOLE, Split(2, 4)]
 VARIANTS: dict[str, tuple[dict[str, object], list[Split]]] = {
     "post": ({}, MANY),
     "post-bf16": ({"precision": "bf16"}, MANY),
@@ -134,7 +133,7 @@ def test_every_variable_has_a_stated_tolerance() -> None:
 
 
 def deviations(run: xr.Dataset, reference: xr.Dataset) -> dict[str, np.ndarray]:
-    """Largest relative deviation of every variable, a step; a value missing in one only is infinitely far."""
+    """Largest relative deviation of every variable per step; a value missing in one only is infinitely far."""
     found = {}
     for name, wanted in reference.data_vars.items():
         both = np.broadcast_arrays(run[name].values, wanted.values)
@@ -147,7 +146,7 @@ def deviations(run: xr.Dataset, reference: xr.Dataset) -> dict[str, np.ndarray]:
 
 
 def report(off: dict[str, np.ndarray], title: str) -> None:
-    """For the record of what was measured: pytest -s."""
+    """Print what was measured; pytest -s shows it."""
     print(f"\n{title}: " + " ".join(f"{name} {values.max():.1e}" for name, values in off.items()))
 
 
@@ -177,7 +176,7 @@ def test_bf16_stays_near_fp32(runs: dict[str, dict[Split, xr.Dataset]], placemen
 
 def test_activation_checkpointing_changes_no_bit(runs: dict[str, dict[Split, xr.Dataset]]) -> None:
     for variant in ("post", "post-bf16"):
-        with_it, without = (runs[variant][split] for split in (Split(1, 4, 0, True), Split(1, 4, 1)))
+        with_it, without = (runs[variant][split] for split in (Split(1, 4, True), Split(1, 4)))
         for name in ("tsim_x", "tdiv_y", "rms_factor", "grad_x", "grad_y", "loss"):
             assert np.array_equal(with_it[name][0], without[name][0]), (variant, name)
 
@@ -251,13 +250,13 @@ def test_the_small_scopes_train_on_the_same_labels_for_ever(small: Train) -> Non
 
 def test_the_command_starts_two_processes_and_says_what_it_trains(lab, tmp_path: Path) -> None:
     spec = lab.spec(steps=4)
-    execution = lab.execution(processes=2, micro_batch_size=2, zero_stage=0, activation_checkpointing=True)
+    execution = lab.execution(processes=2, micro_batch_size=2, activation_checkpointing=True)
     done = lab.run(spec, execution, tmp_path)
     assert done.returncode == 0, done.stderr
     assert [path.name for path in (tmp_path / "scratch" / "run").iterdir()] == ["finished"]
     assert f"{Decoder(spec.model).parameter_count:,} parameters" in done.stderr
     origin = json.loads(open_run(tmp_path / "run").attrs["provenance"])
-    wanted = {"processes": 2, "micro_batch_size": 2, "zero_stage": 0, "activation_checkpointing": True}
+    wanted = {"processes": 2, "micro_batch_size": 2, "activation_checkpointing": True}
     assert wanted.items() <= origin.items()
 
 
@@ -268,21 +267,6 @@ def test_the_paper_has_about_180_million_parameters() -> None:
     matrices = layers * (4 * width**2 + 3 * width * ffn_width)
     gains = (2 * layers + 1) * width
     assert count == matrices + gains + vocabulary * width == 180_011_520
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_training_goes_on_at_another_zero_stage(
-    lab, runs: dict[str, dict[Split, xr.Dataset]], precision: str, tmp_path: Path
-) -> None:
-    spec = paper_spec(precision=precision)
-    first = IN_PLACE["trainer_of"](spec, Split(1, 1, zero_stage=1).execution, lab.tokens, tmp_path)
-    first.stop_requested.set()
-    with pytest.raises(InterruptedRunError):
-        first.train()
-    IN_PLACE["train"](spec, Split(1, 1, zero_stage=0).execution, lab.tokens, tmp_path)
-    column = 1 if precision == "bf16" else 0
-    off = deviations(open_run(tmp_path), runs["post" if precision == "fp32" else "post-bf16"][WHOLE])
-    assert all(values.max() <= stated()[name][column] for name, values in off.items())
 
 
 def test_norms_of_bf16_rows_and_gradients_are_accumulated_in_fp32() -> None:

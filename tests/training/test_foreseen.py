@@ -1,4 +1,4 @@
-"""What `collapse plan` foresees, against real trainings: memory, checkpoints, stores."""
+"""What `collapse plan` forecasts, against real trainings: memory, checkpoints, stores."""
 
 import gc
 import weakref
@@ -12,11 +12,10 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
 from collapse.config.run import RunSpec
-from collapse.launch.progress import Progress
 from collapse.pipeline.cost import CHECKPOINTS_KEPT, Precision, checkpoint_bytes, memory, store_bytes
 from collapse.store.publish import dataset, publish
 from collapse.training import checkpoint
-from collapse.training.engine import Device
+from collapse.training.device import Device
 from collapse.training.loop import Trainer
 from collapse.training.measurements import Pending
 
@@ -96,7 +95,7 @@ def test_a_store(lab, tmp_path: Path, process_group) -> None:
     pending = Pending(0)
     for step in range(spec.training.steps):
         training.step(step, pending)
-    training.flush(pending, Progress("run", 0, 200, 1, 0.0, 1e9, speaks=False))
+    training.flush(pending)
     values = {"freq_loss": 1.0, "validation_loss": 1.0}
     publish(dataset(spec, training.history, spec.training.steps, values, {"code": "code"}, "completed"), tmp_path)
     size = sum(path.stat().st_size for path in (tmp_path / "metrics.zarr").rglob("*") if path.is_file())

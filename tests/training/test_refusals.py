@@ -1,16 +1,20 @@
 """Bad input: one clear sentence, exit status 1, no traceback."""
 
+import json
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from collapse.config.training import ExecutionConfig
 from collapse.errors import CollapseError
-from collapse.launch.__main__ import crowded
-from collapse.training.engine import choose_device
+from collapse.launch.command import crowded
+from collapse.launch.job import TrainingJob, read_job
+from collapse.training.device import choose_device
 
 
 def sentence(done: object) -> str:
@@ -66,16 +70,28 @@ def test_a_folder_that_cannot_be_written_to(lab) -> None:
 
 def test_a_spec_with_mistakes_names_them_all(lab, tmp_path: Path) -> None:
     command = lab.command(lab.spec(), lab.execution(), tmp_path)
-    import json
-    import subprocess
-
-    at = command.index("--spec") + 1
-    spec = json.loads(command[at])
-    spec["model"]["heads"] = 5
-    spec["training"]["lr"] = -1
-    command[at] = json.dumps(spec)
+    job = json.loads(command[-1])
+    job["spec"]["model"]["heads"] = 5
+    job["spec"]["training"]["lr"] = -1
+    job["execution"]["processors"] = 2
+    command[-1] = json.dumps(job)
     message = sentence(subprocess.run(command, capture_output=True, text=True, check=False))
-    assert "heads must divide width" in message and "training.lr" in message
+    assert message.startswith("error: training job: ") and "heads must divide width" in message
+    assert "spec.training.lr" in message and "execution.processors: unknown key" in message
+
+
+def test_a_job_is_one_argument_of_json(lab, tmp_path: Path) -> None:
+    job = lab.job(lab.spec(), lab.execution(), tmp_path)
+    assert read_job([job.model_dump_json()]) == job
+    with pytest.raises(CollapseError, match=r"as one argument, in JSON \(got 2 arguments\)"):
+        read_job(["{}", "{}"])
+    with pytest.raises(CollapseError, match=r"should be JSON: .* \(got 'spec'\)"):
+        read_job(["spec"])
+
+
+def test_a_job_begins_with_its_process(lab, tmp_path: Path) -> None:
+    written = lab.job(lab.spec(), lab.execution(), tmp_path).model_dump(exclude={"began"})
+    assert TrainingJob.model_validate(written).began == psutil.Process().create_time()
 
 
 def test_more_threads_than_cores_are_allowed_and_said(lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +102,7 @@ def test_more_threads_than_cores_are_allowed_and_said(lab, monkeypatch: pytest.M
 
 def test_a_step_that_does_not_divide() -> None:
     execution = ExecutionConfig(micro_batch_size=3)
-    with pytest.raises(ValueError, match=r"the 8 sequences .*micro_batch_size = 3"):
+    with pytest.raises(ValueError, match=r"the 8 sequences per process .*micro_batch_size = 3"):
         execution.split(8)
     with pytest.raises(ValueError, match=r"execution\.processes = 2"):
         ExecutionConfig(micro_batch_size=3, processes=2).split(3)

@@ -1,4 +1,4 @@
-"""Kill, stop, starve and damage a training: nothing finished is lost, nothing half-written is believed."""
+"""Kill, stop, starve and damage a training: nothing finished is lost, nothing half-written is trusted."""
 
 import json
 import resource
@@ -15,10 +15,9 @@ import xarray as xr
 
 from collapse.errors import CollapseError
 from collapse.files import tree_digest
-from collapse.launch.progress import Progress
 from collapse.store.read import load_run, open_run
 from collapse.training.checkpoint import Identity, candidates, save
-from collapse.training.engine import Device
+from collapse.training.device import Device
 from collapse.training.loop import Trainer
 from collapse.training.measurements import Pending
 
@@ -31,7 +30,7 @@ def undisturbed(lab, tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("undisturbed")
     done = lab.run(lab.spec(), lab.execution(), folder)
     assert done.returncode == 0, done.stderr
-    assert "going on" not in done.stderr
+    assert "resuming" not in done.stderr
     manifest = json.loads((folder / "run" / "manifest.json").read_text())
     assert manifest["digest"] == tree_digest(folder / "run" / "metrics.zarr")
     return manifest["digest"]
@@ -83,7 +82,7 @@ def digest(folder: Path) -> str:
 def test_kill_and_resume_is_bit_identical(lab, wreck: Path, undisturbed: str) -> None:
     done = resume(lab, wreck)
     assert done.returncode == 0, done.stderr
-    assert "going on from the checkpoint of step 10" in done.stderr
+    assert "resuming from the checkpoint of step 10" in done.stderr
     assert digest(wreck) == tree_digest(wreck / "run" / "metrics.zarr") == undisturbed
     assert [path.name for path in (wreck / "scratch" / "run").iterdir()] == ["finished"]
 
@@ -93,7 +92,7 @@ def test_a_finished_run_whose_outputs_were_deleted_is_published_again(lab, wreck
     assert resume(lab, wreck).returncode == 0
     shutil.rmtree(wreck / "run")
     again = resume(lab, wreck)
-    assert again.returncode == 0 and "trained to its end by an earlier start" in again.stderr
+    assert again.returncode == 0 and "an earlier start trained this run to its end" in again.stderr
     assert "step 12/" not in again.stderr
     assert digest(wreck) == tree_digest(wreck / "run" / "metrics.zarr") == undisturbed
     other = lab.run(lab.spec(), lab.execution(), wreck, code="newer")
@@ -114,7 +113,7 @@ def test_sigterm_checkpoints_and_leaves(lab, tmp_path: Path, undisturbed: str) -
     done = signal_at(lab, tmp_path, 7, signal.SIGTERM)
     assert done.returncode == 1 and "asked to stop; a checkpoint is saved" in done.stderr
     again = resume(lab, tmp_path)
-    assert "going on from the checkpoint of step" in again.stderr and again.returncode == 0, again.stderr
+    assert "resuming from the checkpoint of step" in again.stderr and again.returncode == 0, again.stderr
     assert digest(tmp_path) == undisturbed
 
 
@@ -143,8 +142,8 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(lab, wreck: Path, und
     damage(wreck / "scratch/run/checkpoints/step-00000010/state.pt")
     done = resume(lab, wreck)
     assert done.returncode == 0, done.stderr
-    assert "step-00000010: the checkpoint is damaged; falling back to the one before" in done.stderr
-    assert "going on from the checkpoint of step 5" in done.stderr
+    assert "step-00000010: the checkpoint is damaged; falling back to the checkpoint before it" in done.stderr
+    assert "resuming from the checkpoint of step 5" in done.stderr
     assert digest(wreck) == undisturbed
 
 
@@ -155,7 +154,7 @@ def test_with_every_checkpoint_damaged_it_starts_anew(lab, wreck: Path, undistur
     (checkpoints / "step-00000099").mkdir()  # a save that was cut short has no seal
     done = resume(lab, wreck)
     assert done.returncode == 0, done.stderr
-    assert "seal is damaged" in done.stderr and "going on" not in done.stderr
+    assert "seal is damaged" in done.stderr and "resuming" not in done.stderr
     assert digest(wreck) == undisturbed
 
 
@@ -176,7 +175,7 @@ def test_a_checkpoint_of_another_spec_code_or_text_is_refused(lab, wreck: Path) 
     other = lab.run(lab.spec(layers=2), lab.execution(), wreck)
     assert other.returncode == 1 and f"belongs to run {lab.spec().run_id}, not to" in other.stderr
     identity = Identity(lab.spec().run_id, "code", "0" * 64)
-    with pytest.raises(CollapseError, match=r"was trained on other text \(tokens .*, now 0000"):
+    with pytest.raises(CollapseError, match=r"was trained on other tokens \(digest .*, now 0000"):
         candidates(wreck / "scratch" / "run" / "checkpoints", identity)
     assert tree_digest(wreck) == before
 
@@ -209,7 +208,7 @@ def test_a_diverging_run_ends_early_and_says_why(lab, tmp_path: Path) -> None:
     run = open_run(tmp_path / "run")
     assert run.attrs["ended"] in {f"{what} was not finite at step 1" for what in ("the loss", "the gradient norm")}
     assert run.sizes["step"] == 2
-    assert f"ended early: {run.attrs['ended']}; no checkpoint had been saved before it" in done.stderr
+    assert f"ended early: {run.attrs['ended']}; no checkpoint was saved before it" in done.stderr
 
 
 def test_the_last_good_checkpoint_of_a_diverging_run_is_kept(lab, tmp_path: Path) -> None:
@@ -221,7 +220,7 @@ def test_the_last_good_checkpoint_of_a_diverging_run_is_kept(lab, tmp_path: Path
     kept = tmp_path / "scratch/run/checkpoints/step-00000001"
     assert f"ended early: {run.attrs['ended']}; the checkpoint before it is kept: {kept}" in done.stderr
     identity = Identity(spec.run_id, "code", lab.store.manifest.train.sha256)
-    assert [candidate.step for candidate in candidates(kept.parent, identity)[0]] == [1]
+    assert [candidate.step for candidate in candidates(kept.parent, identity)] == [1]
     assert list(run["step"].values) == [0, 1]
     assert np.isfinite(run["alpha"][0]).all() and np.isnan(run["alpha"][1]).all()
     assert list(run["tokens"].values) == [8 * 24, 2 * 8 * 24]
@@ -255,15 +254,15 @@ def test_the_number_of_processes_may_change_and_time_may_run_out(lab, wreck: Pat
     whole = Path(shutil.copytree(wreck, tmp_path / "whole"))
     assert resume(lab, whole).returncode == 0
     done = lab.run(lab.spec(), more, wreck)
-    assert done.returncode == 0 and "going on from the checkpoint of step 10" in done.stderr, done.stderr
+    assert done.returncode == 0 and "resuming from the checkpoint of step 10" in done.stderr, done.stderr
     wanted = load_run(whole / "run")
     close(wreck, wanted)
-    left = lab.run(lab.spec(), more, tmp_path, time_limit=1)
+    left = lab.run(lab.spec(), more.model_copy(update={"time_limit": 1}), tmp_path)
     assert left.returncode == 1 and not (tmp_path / "run" / "manifest.json").exists()
-    sentence = "the time limit of 1 s is near; a checkpoint is saved, and the same command goes on from it"
+    sentence = "the time limit of 1 s is near; a checkpoint is saved, and the same command resumes from it"
     assert sentence in left.stderr and "Traceback" not in left.stderr
     again = resume(lab, tmp_path)
-    assert again.returncode == 0 and "going on from the checkpoint of step 1\n" in again.stderr, again.stderr
+    assert again.returncode == 0 and "resuming from the checkpoint of step 1\n" in again.stderr, again.stderr
     close(tmp_path, wanted)
 
 
@@ -275,12 +274,11 @@ def test_nothing_behind_a_failed_step_is_kept(
 ) -> None:
     identity = Identity("run", "code", "tokens")
     trainer = Trainer(lab.spec(), lab.execution(), lab.store, Device("cpu", "fp32"), identity, tmp_path)
-    progress = Progress("run", 0, 12, 1, 1.0, 1e9, speaks=False)
     pending = Pending(0)
     for step in range(4):
         trainer.step(step, pending)
     pending.losses[2], pending.host[2]["grad_norm"] = torch.tensor(loss), norm
-    failure = trainer.flush(pending, progress)
+    failure = trainer.flush(pending)
     assert failure is not None and failure[0] == 2 and failure[1].startswith(what)
     assert trainer.history is not None
     assert list(trainer.history.read(4).steps) == [0, 1, 2]
@@ -306,8 +304,22 @@ def test_another_precision_than_before_is_said(lab, wreck: Path) -> None:
     seal.write_text(seal.read_text().replace("fp32", "bf16"))
     done = resume(lab, wreck)
     assert done.returncode == 0, done.stderr
-    assert "its steps so far were in bf16, and those from here on are in fp32" in done.stderr
-    assert resume(lab, wreck).stderr.count("its steps so far") == 0
+    assert "the steps so far used bf16, the steps from here on use fp32" in done.stderr
+    assert resume(lab, wreck).stderr.count("the steps so far") == 0
+
+
+def test_checkpoints_of_other_code_are_named_when_they_are_ignored(lab, wreck: Path, tmp_path: Path) -> None:
+    """Scratch folders are named by run and code, so that other code finds an empty one."""
+    run_id, folder = lab.spec().run_id, tmp_path / "scratch"
+    shutil.copytree(wreck / "scratch/run", folder / f"{run_id}-code")
+    (folder / f"{run_id}-empty" / "checkpoints").mkdir(parents=True)
+    done = lab.run(lab.spec(), lab.execution(), tmp_path, code="newer")
+    assert done.returncode == 0, done.stderr
+    sentence = (
+        f"{run_id}: ignoring the checkpoint of step 10 in {folder / f'{run_id}-code'}: other code made it (fingerprint "
+        "code, now newer), so the training starts from step 0"
+    )
+    assert [line for line in done.stderr.splitlines() if "ignoring" in line] == [sentence]
 
 
 def test_two_trainings_of_one_run_do_not_meet(lab, tmp_path: Path) -> None:

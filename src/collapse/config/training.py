@@ -24,7 +24,7 @@ class TrainingConfig(Section):
     final_lr_fraction: Fraction = 0.0
     """Learning rate at the horizon, as a share of the peak."""
     batch_size: PositiveInt
-    """Sequences an optimizer step, over all processes and accumulation steps."""
+    """Sequences per optimizer step, over all processes and accumulation steps."""
     betas: tuple[
         Annotated[Real, Field(ge=0, lt=1)],
         Annotated[Real, Field(ge=0, lt=1)],
@@ -37,21 +37,18 @@ class TrainingConfig(Section):
     seed: NonNegativeInt = 0
     """Seed of the initialization and of the order of the data."""
     scope: Scope = "stream"
-    """What is trained on: the `stream` of all text, or one `batch`, or one `sequence` of it over and over."""
+    """What the run trains on: the `stream` of all text, or one `batch` or one `sequence` of it, repeated at every step."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Arithmetic: `auto` is fp32 on CPU and bf16 (with fp32 accumulation and master weights) on GPU."""
-    time_limit: PositiveReal | None = Field(default=None, exclude=True)
-    """Seconds that one start of a training may take: before they are over it saves a checkpoint and leaves, and the
-    same command goes on. Null sets no limit. No part of a run's identity."""
 
     @property
     def sequences_per_step(self) -> int:
-        """Sequences in one step: the batch, or 1 where the scope is a single sequence."""
+        """Sequences per step: the batch size, or 1 if the scope is a single sequence."""
         return 1 if self.scope == "sequence" else self.batch_size
 
     @property
     def decay_steps(self) -> int:
-        """Step at which the cosine ends."""
+        """Step at which the cosine reaches its end."""
         return self.horizon if self.horizon is not None else self.steps
 
     @model_validator(mode="after")
@@ -67,19 +64,19 @@ class TrainingConfig(Section):
 
 
 class RecordConfig(Section):
-    """What a run records, and at which steps: the first and the last one always."""
+    """What a run records, and at which steps. The first and the last step are always recorded."""
 
     every: PositiveInt = 1
-    """Record every so many steps, from step 0 on; 1 records every step."""
+    """Steps between two records, from step 0 on; 1 records every step."""
     dense: list[tuple[NonNegativeInt, NonNegativeInt]] = Field(default_factory=list)
-    """Windows [first, last] of steps, both included, in which every step is recorded whatever `every` says."""
+    """Windows [first, last] of steps, both included, in which every step is recorded, whatever `every` is."""
     floor_every: PositiveInt = 10
-    """Record the LM head's spectral norm, and with it the loss floor of Theorem 3.8 (i), every so many steps."""
+    """Steps between two records of the LM head's spectral norm and, with it, the loss floor of Theorem 3.8 (i)."""
     validation_sequences: NonNegativeInt = 64
-    """Held-out sequences on which the final loss is measured, at most; 0 measures none."""
+    """Largest number of held-out sequences on which the final loss is measured; 0 skips the measurement."""
 
     def recorded(self, steps: int) -> list[int]:
-        """The steps, ascending, that a run of so many steps records."""
+        """The steps that a run of `steps` steps records, ascending."""
         windows = (step for first, last in self.dense for step in range(first, last + 1))
         return sorted({*range(0, steps, self.every), *windows, steps - 1})
 
@@ -98,36 +95,37 @@ class RecordConfig(Section):
 
 
 class ExecutionConfig(Section):
-    """How trainings are executed: no key here is part of a run's identity, and changing one reruns nothing."""
+    """How trainings are executed. No key here is part of a run's identity, and changing one reruns nothing."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """`auto` takes a GPU where there is one."""
+    """`auto` uses a GPU if there is one."""
     processes: PositiveInt = 1
-    """Data-parallel processes a training, over all its nodes; on GPUs each gets its own. A run with fewer sequences a
-    step takes as many as share them evenly, on no more than one node where it can."""
+    """Data-parallel processes per training, over all its nodes; on GPUs each process has its own. A run with fewer
+    sequences per step uses as many processes as share them evenly, on a single node if they fit there."""
     nodes: PositiveInt = 1
-    """Machines that a training's processes are spread over, as many on each; more than 1 only in a Slurm job."""
+    """Machines that share a training's processes evenly; more than 1 needs a Slurm job."""
     threads: PositiveInt = 1
-    """CPU threads a process."""
+    """CPU threads per process."""
     micro_batch_size: PositiveInt
-    """Sequences that a process handles at once; the rest of the batch is accumulated."""
-    zero_stage: Literal[0, 1] = 1
-    """ZeRO stage: 1 splits the optimizer's states among the processes, 0 keeps them whole on each."""
+    """Sequences that a process handles at once; gradients of the rest of its share are accumulated."""
     activation_checkpointing: bool = False
-    """Whether a layer's activations are computed again in the backward pass, not kept: less memory, more time."""
+    """Whether the backward pass recomputes a layer's activations instead of keeping them: less memory, more time."""
     compile: bool = False
-    """Whether torch.compile compiles the two branches of a layer: faster steps, after half a minute at the first start.
-    On a CPU it needs a C++ compiler."""
+    """Whether torch.compile compiles the two branches of a layer: faster steps, but the first start takes half a minute
+    longer. On a CPU it needs a C++ compiler."""
     flush_every: PositiveInt = 16
-    """Steps between moving recorded quantities from the device to disk."""
+    """Steps between two transfers of recorded quantities from the device to disk."""
     checkpoint_every: PositiveInt = 100
     """Steps between checkpoints."""
+    time_limit: PositiveReal | None = None
+    """Seconds that one start of a training may take. Before they are over it saves a checkpoint and stops; the same
+    command resumes from it. Null sets no limit."""
     log_seconds: PositiveReal = 5.0
     """Seconds between lines of progress."""
 
     @property
     def processes_per_node(self) -> int:
-        """Processes of a training on one machine."""
+        """Processes of a training on each node."""
         return self.processes // self.nodes
 
     @model_validator(mode="after")
@@ -139,8 +137,11 @@ class ExecutionConfig(Section):
         return self
 
     def fitted(self, sequences: int) -> Self:
-        """As it is for a step of so many sequences: where these are fewer than the processes, as many processes as
-        share them evenly, on one node if that has places enough, and else evenly on all."""
+        """The execution of a run with `sequences` sequences per step.
+
+        If there are fewer sequences than processes, it uses the largest number of processes that share them evenly: on
+        one node if they fit there, else evenly on all nodes.
+        """
         if sequences >= self.processes:
             return self
         processes = next(
@@ -152,15 +153,15 @@ class ExecutionConfig(Section):
         return self.model_copy(update={"processes": processes, "nodes": nodes})
 
     def split(self, sequences: int) -> tuple[int, int]:
-        """(micro-batch size, accumulation steps) of a process for a step of so many sequences.
+        """(micro-batch size, accumulation steps) of each process for a step of `sequences` sequences.
 
         Raises:
-            ValueError: where the sequences do not divide evenly over processes and micro-batches.
+            ValueError: if the sequences do not divide evenly over processes and micro-batches.
         """
         if sequences < self.processes:
             raise ValueError(
-                f"a step of {sequences} sequence(s) is too small for execution.processes = {self.processes}, each of "
-                f"which needs one at least: set execution.processes to {sequences} or less"
+                f"a step of {sequences} sequence(s) is too small for execution.processes = {self.processes}: each "
+                f"process needs at least one; set execution.processes to {sequences} or less"
             )
         if sequences % self.processes:
             raise ValueError(
@@ -170,7 +171,7 @@ class ExecutionConfig(Section):
         micro = min(self.micro_batch_size, local)
         if local % micro:
             raise ValueError(
-                f"the {local} sequences that a process has in a step cannot be split evenly into micro-batches of "
+                f"the {local} sequences per process and step cannot be split evenly into micro-batches of "
                 f"execution.micro_batch_size = {micro}"
             )
         return micro, local // micro

@@ -1,1 +1,1 @@
-"""Processes of a training: its command, launcher, nodes, locks, GPU leases, deadline and progress."""
+"""Processes of a training: its command, launcher, nodes, locks, GPU leases, deadline and Slurm job."""

@@ -1,7 +1,8 @@
-"""Start the processes of a training: in place, through torchrun, or as a step of its own of the Slurm job it is in.
+"""Start the processes of a training: in place, through torchrun, or as a step of the Slurm job that it is in.
 
-Slurm's signals, before a time limit, on `scancel` or preemption, reach the tasks of a job's steps, and no process that
-these have started: Snakemake, which is one, waits for its job and passes nothing on. So a training is a step itself.
+Slurm sends its signals (before a time limit, on `scancel`, on preemption) to the tasks of a job's steps, but not to the
+processes that these have started. Snakemake is such a task; it waits for its job and passes no signal on. Therefore a
+training runs as a step of its own.
 """
 
 import os
@@ -9,92 +10,87 @@ import signal
 import socket
 import subprocess
 import sys
-from argparse import Namespace
 from collections.abc import Sequence
 from datetime import timedelta
 from shutil import which
 from uuid import uuid4
 
-from collapse.config.training import ExecutionConfig
 from collapse.errors import CollapseError
+from collapse.launch.job import TrainingJob
 from collapse.launch.node import FailedError, StoppedError, killed, torchrun
 from collapse.launch.slurm import Allocation
 from collapse.launch.worker import work
 
+NODE = "collapse.launch.node"
 WORKER = "collapse.launch.worker"
 IDENTITY = {"SLURM_CONF", "SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_JOBID"}
-"""What a step inside a job needs of Slurm's variables; others are the options of the step around it."""
+"""Slurm's variables that a step inside a job needs; the others are options of the step around it."""
 
 SIGNALLED = 128
-"""Added by srun to the signal that ended a task, for its exit status."""
+"""srun's exit status is this plus the signal that ended a task."""
 
 
-def start(options: Namespace, execution: ExecutionConfig, gpus: Sequence[str] | None, job: Allocation | None) -> None:
+def start(job: TrainingJob, gpus: Sequence[str] | None, allocation: Allocation | None) -> None:
     """Run the processes of a training to their end.
 
     Args:
-        options: of the training command.
-        execution: how the run is trained.
-        gpus: ids of the GPUs to use on this machine; None for all that are seen, or none.
-        job: the Slurm job that this process is in, if any.
+        job: the training.
+        gpus: ids of the GPUs to use on each node; None for all that are visible, or none.
+        allocation: the Slurm job that this process is in, if any.
 
     Raises:
-        CollapseError: where a process fails, or the training was asked to stop.
+        CollapseError: if a process fails, or the training was asked to stop.
     """
     if gpus is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
-    if job is not None and which("srun"):
-        _step(options, execution, gpus)
-    elif execution.nodes > 1:
+    if allocation is not None and which("srun"):
+        _step(job, gpus)
+    elif job.execution.nodes > 1:
         raise CollapseError(
-            f"execution.nodes is {execution.nodes}, and this is no Slurm job with srun: submit trainings to Slurm, or "
-            "set execution.nodes to 1"
+            f"execution.nodes is {job.execution.nodes}, and this is no Slurm job with srun: submit trainings to Slurm, "
+            "or set execution.nodes to 1"
         )
-    elif execution.processes == 1:
-        work(options)
+    elif job.execution.processes == 1:
+        work(job)
     else:
-        _here(options, execution.processes)
-
-
-def _command(options: Namespace) -> list[str]:
-    """Options of the command for each process, and what the launcher knows."""
-    command = [*sys.argv[1:], "--began", str(options.began)]
-    return command if options.job_end is None else [*command, "--job-end", str(options.job_end)]
+        _here(job)
 
 
 def _failed(processes: int, status: int = 1) -> CollapseError:
     if status > SIGNALLED:
         return CollapseError(killed("a training process", status - SIGNALLED))
     if processes == 1:
-        return CollapseError("the training has not come to its end; why is said above")
-    return CollapseError(f"one of the {processes} training processes failed; its message is above")
+        return CollapseError("the training did not finish; see the message above")
+    return CollapseError(f"one of the {processes} training processes failed; see the message above")
 
 
 def _stopped(processes: int) -> CollapseError:
-    saved = "has saved a checkpoint if it" if processes == 1 else "have saved a checkpoint if they"
-    whose = "training process" if processes == 1 else f"{processes} training processes"
-    return CollapseError(f"asked to stop; the {whose} {saved} could, and the same command goes on from it")
+    saved = "training process saved a checkpoint if it could"
+    if processes > 1:
+        saved = f"{processes} training processes saved a checkpoint if they could"
+    return CollapseError(f"asked to stop; the {saved}, and the same command resumes from it")
 
 
-def _here(options: Namespace, processes: int) -> None:
-    """Several processes on this machine, with a free port of torchrun's choosing."""
+def _here(job: TrainingJob) -> None:
+    """Run several processes on this machine, with a free port that torchrun chooses."""
+    processes = job.execution.processes
     try:
-        torchrun(["--standalone", f"--nproc-per-node={processes}", "-m", WORKER, *_command(options)])
+        torchrun(["--standalone", f"--nproc-per-node={processes}", "-m", WORKER, job.model_dump_json()])
     except FailedError:
         raise _failed(processes) from None
     except StoppedError:
         raise _stopped(processes) from None
 
 
-def _step(options: Namespace, execution: ExecutionConfig, gpus: Sequence[str] | None) -> None:
-    """A step of the Slurm job with a task a node: torchrun, or where there is one process the worker itself.
+def _step(job: TrainingJob, gpus: Sequence[str] | None) -> None:
+    """Run a step of the Slurm job with a task per node: torchrun, or the worker itself if there is one process.
 
-    All of torchrun's tasks meet at a store of this process, whose port the operating system has chosen and nobody else
-    can take. SIGTERM is handed on as SIGUSR1, for srun kills its tasks when it gets SIGTERM itself.
+    All torchrun tasks meet at a store of this process. The operating system chose its port, so that nobody else can
+    take it. SIGTERM is passed on as SIGUSR1, because srun kills its tasks if it receives SIGTERM itself.
     """
-    nodes, processes = execution.nodes, execution.processes
+    nodes, processes = job.execution.nodes, job.execution.processes
     command = ["srun", "--quiet", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"]
-    command += ["--overlap", "--cpu-bind=none", "--kill-on-bad-exit=1", f"--job-name={options.out.name}"]
+    command += ["--overlap", "--cpu-bind=none", "--kill-on-bad-exit=1", f"--job-name={job.out.name}"]
     if gpus is not None:
         command += ["env", f"CUDA_VISIBLE_DEVICES={','.join(gpus)}"]
     command += [sys.executable, "-m"]
@@ -105,21 +101,21 @@ def _step(options: Namespace, execution: ExecutionConfig, gpus: Sequence[str] | 
         host = socket.gethostname()
         forever = timedelta(days=365)
         store = TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=forever)
-        command += ["collapse.launch.node", f"--nnodes={nodes}", f"--nproc-per-node={execution.processes_per_node}"]
+        command += [NODE, f"--nnodes={nodes}", f"--nproc-per-node={job.execution.processes_per_node}"]
         command += ["--rdzv-backend=c10d", f"--rdzv-endpoint={host}:{store.port}", "--rdzv-conf=is_host=false"]
         command += [f"--rdzv-id={uuid4().hex}", "--signals-to-handle=SIGTERM,SIGUSR1", "-m"]
-    command += [WORKER, *_command(options)]
+    command += [WORKER, job.model_dump_json()]
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "SRUN_"))}
     environment = kept | {name: os.environ[name] for name in IDENTITY if name in os.environ}
     # In a session of its own srun gets no signal that is meant for all of a scheduler's or a terminal's processes.
     step = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
     asked: list[int] = []
 
-    def hand_on(number: int, _: object) -> None:
+    def pass_on(number: int, _: object) -> None:
         asked.append(number)
         step.send_signal(signal.SIGUSR1)
 
-    before = signal.signal(signal.SIGTERM, hand_on)
+    before = signal.signal(signal.SIGTERM, pass_on)
     try:
         status = step.wait()
     except BaseException:

@@ -1,6 +1,6 @@
-"""The processes of a training on one machine, by torchrun; as a command, the task of a Slurm step on each of several.
+"""The processes of a training on one machine, started by torchrun; as a command, one task of a Slurm step.
 
-python -m collapse.launch.node TORCHRUN_OPTIONS -m collapse.launch.worker OPTIONS
+python -m collapse.launch.node TORCHRUN_OPTIONS -m collapse.launch.worker JOB_JSON
 """
 
 import logging
@@ -13,11 +13,11 @@ from types import FrameType
 from collapse.errors import say
 
 SHUTDOWN_SECONDS = 600
-"""For which processes that were asked to stop may finish their step and save a checkpoint."""
+"""Time that processes have to finish their step and save a checkpoint when they are asked to stop."""
 
 
 class FailedError(Exception):
-    """A process failed; what was wrong has been said."""
+    """A process failed; a message has said why."""
 
 
 class StoppedError(Exception):
@@ -25,20 +25,20 @@ class StoppedError(Exception):
 
 
 def killed(who: str, number: int) -> str:
-    """The sentence that a process would say of itself, had the signal that ended it left it the time."""
+    """The message about a process that a signal ended before it could print one itself."""
     sentence = f"{who} was ended by {signal.Signals(number).name}"
     if number != signal.SIGKILL:
         return sentence
     return (
-        f"{sentence}, as the operating system or Slurm does where memory runs out: lower execution.micro_batch_size, "
-        "set execution.activation_checkpointing, or give it more (on a cluster --set-resources train:mem_mb=...)"
+        f"{sentence}, as happens when memory runs out: lower execution.micro_batch_size, set "
+        "execution.activation_checkpointing, or give it more memory (on a cluster --set-resources train:mem_mb=...)"
     )
 
 
 def _stop_once(signum: int, frame: FrameType | None) -> None:
-    """Torchrun's handler of signals, but for one of them: a second one would break off how the first is answered.
+    """torchrun's signal handler, for the first signal only: a second one would interrupt the answer to the first.
 
-    Slurm sends SIGTERM to all of a job while the launcher hands its own on.
+    Slurm sends SIGTERM to all processes of a job while the launcher passes its own on.
     """
     from torch.distributed.elastic.multiprocessing.api import SignalException
 
@@ -52,23 +52,25 @@ def torchrun(options: Sequence[str]) -> None:
     """Run processes to their end.
 
     Args:
-        options: torchrun's, the module to run, and its own.
+        options: torchrun's options, the module to run, and its arguments.
 
     Raises:
-        FailedError: where a process failed; if a signal ended it, that has been said.
-        StoppedError: where this one was asked to stop.
+        FailedError: if a process failed; a message has said why, even if a signal ended the process.
+        StoppedError: if this process was asked to stop.
     """
     from torch.distributed import run
     from torch.distributed.elastic.multiprocessing import api
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
-    api._terminate_process_handler = _stop_once  # a private name: torch is pinned, and a test sends two signals
+    api._terminate_process_handler = _stop_once  # private, but torch is pinned and a test sends two signals
     try:
         run.main([f"--shutdown-timeout={SHUTDOWN_SECONDS}", *options])
     except ChildFailedError as error:
         for rank, failure in sorted(error.failures.items()):
-            if failure.exitcode < 0 and failure.exitcode != -signal.SIGTERM:  # which is torchrun's to the others
+            if (
+                failure.exitcode < 0 and failure.exitcode != -signal.SIGTERM
+            ):  # SIGTERM is what torchrun sends to the other processes
                 say(killed(f"training process {rank}", -failure.exitcode))
         raise FailedError from None
     except api.SignalException:
@@ -78,5 +80,5 @@ def torchrun(options: Sequence[str]) -> None:
 if __name__ == "__main__":
     try:
         torchrun(sys.argv[1:])
-    except (FailedError, StoppedError):  # which of them it was, the launcher knows and says
+    except (FailedError, StoppedError):  # the launcher knows which one it was, and says so
         sys.exit(1)

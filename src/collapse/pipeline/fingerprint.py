@@ -1,8 +1,9 @@
-"""A stage's code fingerprint: a digest of all the code of this package that can change what the stage computes.
+"""A stage's code fingerprint: a digest of all code of this package that can change what the stage computes.
 
-It follows the imports of the stage's module, statically: files are parsed, never imported. What cannot change a number
-does not count: comments, docstrings, formatting, `if TYPE_CHECKING:` blocks, and the tables of names that a lazy
-package `__init__` offers (no module of the package takes a name from one; a test sees to that).
+It follows the imports of the stage's module statically: files are parsed, never imported. What cannot change a number
+does not count: comments, docstrings, formatting, messages (the arguments of a raised exception, the message of an
+assertion, statements that call `say`), `if TYPE_CHECKING:` blocks, and the tables of names that a lazy package
+`__init__` offers (a test checks that no module of the package takes a name from one).
 """
 
 import ast
@@ -19,11 +20,22 @@ _NO_DATA = {".py", ".pyc", ".typed"}
 
 
 class _Significant(ast.NodeTransformer):
-    """Removes the statements that cannot change what the code computes."""
+    """Removes what cannot change the results of the code."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
-        documentation = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        return None if documentation else self.generic_visit(node)
+        value = node.value
+        documentation = isinstance(value, ast.Constant) and isinstance(value.value, str)
+        message = isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] == "say"
+        return None if documentation or message else self.generic_visit(node)
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        if isinstance(node.exc, ast.Call):
+            node.exc.args, node.exc.keywords = [], []
+        return self.generic_visit(node)
+
+    def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        node.msg = None
+        return self.generic_visit(node)
 
     def visit_If(self, node: ast.If) -> ast.AST | list[Any]:
         if ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
@@ -42,7 +54,7 @@ def _tree(path: Path) -> ast.Module:
 
 
 def _outline(value: object) -> str:
-    """A syntax tree as text: no positions and no empty fields, so that every Python version gives the same."""
+    """A syntax tree as text without positions and empty fields, so that every Python version gives the same text."""
     if isinstance(value, ast.AST):
         fields = ((name, field) for name, field in ast.iter_fields(value) if field not in (None, []) and name != "kind")
         return f"{type(value).__name__}({','.join(f'{name}={_outline(field)}' for name, field in fields)})"
@@ -53,12 +65,12 @@ def _outline(value: object) -> str:
 
 @cache
 def _code(path: Path) -> bytes:
-    """What counts of a file, as text; every stage's digest takes many of the same files."""
+    """What counts of a file, as text; cached because the stages share many files."""
     return _outline(_tree(path)).encode()
 
 
 def module_file(name: str, package: Path = PACKAGE) -> Path | None:
-    """File of a module of the package by its dotted name; None where the package has no such module."""
+    """File of a module of the package by its dotted name; None if the package has no such module."""
     root, *parts = name.split(".")
     base = package.joinpath(*parts)
     if root != package.name or not all(map(str.isidentifier, parts)):
@@ -68,14 +80,14 @@ def module_file(name: str, package: Path = PACKAGE) -> Path | None:
 
 
 def _named(tree: ast.Module) -> Iterator[str]:
-    """Dotted names that a module imports, or spells out whole as a string (a module that it starts as a process)."""
+    """Dotted names that a module imports or spells out as a string (a module that it starts as a process)."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             if node.level:
                 raise SyntaxError(
-                    f"line {node.lineno}: relative imports are not followed; write the module's whole name"
+                    f"line {node.lineno}: relative imports are not followed; write the module's full name"
                 )
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -83,7 +95,7 @@ def _named(tree: ast.Module) -> Iterator[str]:
 
 
 def _modules(name: str, package: Path) -> list[str]:
-    """The modules of the package that importing a dotted name runs: the packages around it, and itself if it is one."""
+    """Modules of the package that run when a dotted name is imported: the packages around it, and the module itself."""
     parts = name.split(".")
     prefixes = (".".join(parts[: end + 1]) for end in range(len(parts)))
     return [prefix for prefix in prefixes if module_file(prefix, package)]
@@ -91,7 +103,7 @@ def _modules(name: str, package: Path) -> list[str]:
 
 @cache
 def imports(module: str, package: Path = PACKAGE) -> frozenset[str]:
-    """Modules of the package that a module imports itself, the packages around each one included."""
+    """Modules of the package that a module imports directly, with the packages around each one."""
     path = module_file(module, package)
     if path is None:
         raise ModuleNotFoundError(f"the package {package.name} has no module {module}")
@@ -101,9 +113,10 @@ def imports(module: str, package: Path = PACKAGE) -> frozenset[str]:
 
 @cache
 def closure(module: str, package: Path = PACKAGE) -> tuple[str, ...]:
-    """A stage's module, its `__main__` where it is a package, and every module that these import, sorted."""
-    main = f"{module}.__main__"
-    waiting = [*_modules(module, package), *([main] if module_file(main, package) else [])]
+    """A stage's module, every module directly in it if it is a package, and every module that these import, sorted."""
+    waiting, path = _modules(module, package), module_file(module, package)
+    if path is not None and path.name == "__init__.py":
+        waiting += [f"{module}.{inside.stem}" for inside in path.parent.glob("*.py") if inside != path]
     found: set[str] = set()
     while waiting:
         name = waiting.pop()
@@ -122,14 +135,14 @@ def _data_files(folder: Path) -> Iterator[Path]:
 
 @cache
 def fingerprint(module: str, package: Path = PACKAGE) -> str:
-    """Digest, 12 hex digits, of all the code and package data that a stage's module leads to.
+    """Digest, 12 hex digits, of all code and package data that a stage's module leads to.
 
     Args:
-        module: dotted name, such as `collapse.training`.
+        module: dotted name of a module or a package, such as `collapse.training`.
         package: folder of the package.
 
     Raises:
-        ModuleNotFoundError: where the package has no such module.
+        ModuleNotFoundError: if the package has no such module.
     """
     if module_file(module, package) is None:
         raise ModuleNotFoundError(f"the package {package.name} has no module {module}")

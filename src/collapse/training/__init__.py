@@ -1,1 +1,1 @@
-"""Training: one run of the DeepSpeed engine, recorded step by step, resumable at any moment."""
+"""Training: the numerics of one run, from its first step to its published store. Nothing here starts a process."""

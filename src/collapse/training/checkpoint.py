@@ -1,7 +1,8 @@
-"""Checkpoints of a training under way: whole or ignored, never of another run."""
+"""Checkpoints of a training under way: each is whole or ignored, and never taken from another run."""
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from pickle import UnpicklingError
@@ -16,7 +17,7 @@ from collapse.training import state
 
 STATE = "state.pt"
 KEPT = 2
-"""Checkpoints kept: the newest, and the one to fall back on should it be damaged."""
+"""Checkpoints kept: the newest, and one to fall back on if it is damaged."""
 
 
 @dataclass(frozen=True)
@@ -25,16 +26,18 @@ class Identity:
 
     run_id: str
     code: str
+    """Fingerprint of the training code."""
     tokens: str
     """Digest of the training tokens."""
 
 
 @dataclass(frozen=True)
 class Seal:
-    """Written beside a checkpoint's folder last: what it holds, and the digests to tell that it is whole."""
+    """The file beside a checkpoint's folder, written last: what the checkpoint holds, and digests to verify it."""
 
     identity: Identity
     step: int
+    """Updates made."""
     files: str
     """Digest of the checkpoint's folder."""
     history: str
@@ -44,7 +47,7 @@ class Seal:
 
     @staticmethod
     def read(path: Path) -> "Seal | None":
-        """The seal in a file; None where it is damaged."""
+        """The seal in a file; None if it is damaged."""
         try:
             content = json.loads(path.read_text())
             return Seal(Identity(**content.pop("identity")), **content)
@@ -57,18 +60,18 @@ def _tag(step: int) -> str:
 
 
 def save(engine: Any, folder: Path, step: int, identity: Identity, history_digest: str | None, precision: str) -> None:
-    """Save the engine's whole state after `step` updates; called by every rank, sealed by rank 0.
+    """Save the engine's whole state after `step` updates. Every process must call it; the main process writes.
 
     Args:
         engine: the DeepSpeed engine, at an accumulation boundary.
-        folder: where the run's checkpoints live, on a file system that all ranks share.
-        step: number of updates made.
+        folder: where the run's checkpoints live, on a file system that all processes share.
+        step: updates made.
         identity: what the checkpoint belongs to.
-        history_digest: digest of the metric history before `step`; needed on rank 0 only.
-        precision: arithmetic that the run is trained in.
+        history_digest: digest of the metric history before `step`; needed in the main process only.
+        precision: arithmetic of the training.
 
     Raises:
-        CollapseError: where it cannot be written.
+        CollapseError: if it cannot be written.
     """
     tag = _tag(step)
     if dist.get_rank() == 0:
@@ -79,7 +82,7 @@ def save(engine: Any, folder: Path, step: int, identity: Identity, history_diges
     if dist.get_rank() == 0:
         try:
             torch.save(whole, folder / tag / STATE)
-        except RuntimeError as error:  # torch.save has no OSError for a disk that is full
+        except RuntimeError as error:  # torch.save raises no OSError when the disk is full
             raise CollapseError(
                 f"{folder / tag}: the checkpoint could not be written ({str(error).splitlines()[0]}): the disk may be "
                 "full; free some space and start again; the checkpoint before it is kept"
@@ -89,11 +92,11 @@ def save(engine: Any, folder: Path, step: int, identity: Identity, history_diges
         for old in sorted(folder.glob("step-*.json"), reverse=True)[KEPT:]:
             old.unlink()
             shutil.rmtree(folder / old.stem, ignore_errors=True)
-    dist.barrier()  # so that no process leaves, and takes the others with it, before the seal is written
+    dist.barrier()  # a process that left now would end the others before the seal is written
 
 
 def newest(folder: Path) -> Path | None:
-    """The folder of the newest sealed checkpoint; None where there is none."""
+    """The folder of the newest sealed checkpoint; None if there is none."""
     return max((path.with_suffix("") for path in folder.glob("step-*.json")), default=None)
 
 
@@ -108,10 +111,10 @@ class Candidate:
 
 
 def seals(folder: Path, identity: Identity) -> list[tuple[Path, Seal | None]]:
-    """The checkpoints of a folder, newest first, with their seals, None where one is damaged.
+    """The seals of a folder's checkpoints, newest first: their files and contents, None for a damaged one.
 
     Raises:
-        CollapseError: where a checkpoint belongs to another spec, other code or other text.
+        CollapseError: if a checkpoint belongs to another spec, other code or other tokens.
     """
     found = [(path, Seal.read(path)) for path in sorted(folder.glob("step-*.json"), reverse=True)]
     for path, seal in found:
@@ -120,27 +123,31 @@ def seals(folder: Path, identity: Identity) -> list[tuple[Path, Seal | None]]:
     return found
 
 
-def candidates(folder: Path, identity: Identity) -> tuple[list[Candidate], list[str]]:
-    """Whole checkpoints, newest first, and a sentence about each that is damaged.
+def candidates(folder: Path, identity: Identity, say: Callable[[str], None] = lambda sentence: None) -> list[Candidate]:
+    """Whole checkpoints, newest first.
+
+    Args:
+        folder: where the run's checkpoints live.
+        identity: what they must belong to.
+        say: is given a sentence about each damaged checkpoint.
 
     Raises:
-        CollapseError: where a checkpoint belongs to another spec, other code or other text.
+        CollapseError: if a checkpoint belongs to another spec, other code or other tokens.
     """
     whole: list[Candidate] = []
-    complaints: list[str] = []
     for path, seal in seals(folder, identity):
+        content = path.with_suffix("")
         if seal is None:
-            complaints.append(f"{path}: the checkpoint's seal is damaged; falling back to the one before")
-            continue
-        if not (folder / path.stem).is_dir() or tree_digest(folder / path.stem) != seal.files:
-            complaints.append(f"{folder / path.stem}: the checkpoint is damaged; falling back to the one before")
-            continue
-        whole.append(Candidate(seal.step, path.stem, seal.history, seal.precision))
-    return whole, complaints
+            say(f"{path}: the checkpoint's seal is damaged; falling back to the checkpoint before it")
+        elif not content.is_dir() or tree_digest(content) != seal.files:
+            say(f"{content}: the checkpoint is damaged; falling back to the checkpoint before it")
+        else:
+            whole.append(Candidate(seal.step, path.stem, seal.history, seal.precision))
+    return whole
 
 
 def _check_identity(path: Path, found: Identity, wanted: Identity) -> None:
-    advice = "move its scratch folder away to start this run anew"
+    advice = "move its scratch folder away to train this run from step 0"
     if found.run_id != wanted.run_id:
         raise CollapseError(f"{path}: the checkpoint belongs to run {found.run_id}, not to {wanted.run_id}: {advice}")
     if found.code != wanted.code:
@@ -149,20 +156,23 @@ def _check_identity(path: Path, found: Identity, wanted: Identity) -> None:
         )
     if found.tokens != wanted.tokens:
         raise CollapseError(
-            f"{path}: the checkpoint was trained on other text (tokens {found.tokens[:16]}, now {wanted.tokens[:16]}): "
-            f"{advice}"
+            f"{path}: the checkpoint was trained on other tokens (digest {found.tokens[:16]}, now "
+            f"{wanted.tokens[:16]}): {advice}"
         )
 
 
 def load(engine: Any, folder: Path, candidate: Candidate) -> None:
-    """Put a checkpoint's state into the engine; called by every rank. How many ranks made it does not matter.
+    """Put a checkpoint's state into the engine, whatever number of processes saved it. Every process must call it.
 
     Raises:
-        CollapseError: where it is of another model, or cannot be read.
+        CollapseError: if it belongs to another model or cannot be read.
     """
     path = folder / candidate.tag / STATE
     try:
         whole = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except (RuntimeError, OSError, UnpicklingError):
-        raise CollapseError(f"{path}: this checkpoint cannot be read: move its folder away to start anew") from None
+        raise CollapseError(
+            f"{path}: the checkpoint cannot be read: move the folder {path.parent.name} away to fall back to the "
+            "checkpoint before it"
+        ) from None
     state.restore(engine, whole, path)

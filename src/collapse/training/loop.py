@@ -1,10 +1,7 @@
 """The training loop of one process: step, record, flush, checkpoint."""
 
 import math
-import signal
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,15 +18,15 @@ from collapse.corpus.batches import Batches, windows
 from collapse.corpus.frequencies import entropy, frequency_loss, frequency_loss_per_sequence
 from collapse.corpus.store import TokenStore
 from collapse.errors import CollapseError
-from collapse.launch.deadline import Budget, Deadline
-from collapse.launch.progress import Progress
 from collapse.model.decoder import Decoder
 from collapse.recording.recorder import Recorder
 from collapse.store.history import History
 from collapse.store.publish import COMPLETED
 from collapse.training import checkpoint
-from collapse.training.engine import Device, build_engine, global_gradient_norm, sublayer_gradient_sq
+from collapse.training.device import Device
+from collapse.training.engine import build_engine, global_gradient_norm, sublayer_gradient_sq
 from collapse.training.measurements import Pending
+from collapse.training.overseer import Overseer
 from collapse.training.schedule import learning_rate_factor
 
 Array = NDArray[np.int64]
@@ -40,17 +37,17 @@ class Outcome:
     """How a training ended."""
 
     steps: int
-    """Steps recorded."""
+    """Steps made."""
     ended: str
-    """"completed", or the sentence saying why it ended early."""
+    """"completed", or a sentence that says why it ended early."""
     validation_loss: float
-    """Loss of the final parameters on held-out sequences, nats; NaN where there are none."""
+    """Loss of the final parameters on held-out sequences, nats; NaN if it was not measured."""
     checkpoint: Path | None = None
-    """The last checkpoint of a run that ended early; None where there is none."""
+    """The last checkpoint of a run that ended early; None if there is none."""
 
 
 class InterruptedRunError(Exception):
-    """The training left before its end, with a checkpoint of the last step; the message is the reason."""
+    """The training stopped before its end and saved a checkpoint; the message is the reason."""
 
 
 def scope_frequency_loss(spec: RunSpec, store: TokenStore) -> float:
@@ -80,7 +77,7 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def spectral_norm(matrix: Tensor) -> float:
-    """||W||_2, from the eigenvalues of the Gram matrix of its short side; NaN where that is not finite."""
+    """||W||_2, from the eigenvalues of the Gram matrix of its short side; NaN if that is not finite."""
     w = matrix.detach().float()
     gram = w.T @ w if w.shape[0] >= w.shape[1] else w @ w.T
     if not torch.isfinite(gram).all():
@@ -98,10 +95,10 @@ class Trainer:
         device: where this process computes.
         identity: what its checkpoints belong to.
         scratch: folder of checkpoints and metric history, shared by all processes of the run.
-        deadline: when this start of the training has to be over.
+        overseer: who is told how the training goes, and may stop it; by default nobody.
 
     Raises:
-        CollapseError: where the token store does not fit the model, or the folder is another run's.
+        CollapseError: if the token store does not fit the model, or the folder holds checkpoints of another run.
     """
 
     def __init__(
@@ -112,16 +109,17 @@ class Trainer:
         device: Device,
         identity: checkpoint.Identity,
         scratch: Path,
-        deadline: Deadline = Deadline(),  # noqa: B008 - immutable
+        overseer: Overseer | None = None,
     ) -> None:
         self.spec, self.execution, self.store, self.device = spec, execution, store, device
         self.identity, self.checkpoints = identity, scratch / "checkpoints"
+        self.overseer = overseer or Overseer()
         self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
         if store.manifest.vocab_size > spec.model.vocab_size:
             raise CollapseError(
                 f"{store.folder}: the tokenizer has {store.manifest.vocab_size} pieces, so token ids may lie outside "
-                f"the model's vocabulary (model.vocab_size is {spec.model.vocab_size}): give the model its tokenizer's "
-                "size"
+                f"the model's vocabulary (model.vocab_size is {spec.model.vocab_size}): set model.vocab_size to the "
+                "tokenizer's size"
             )
         checkpoint.seals(self.checkpoints, identity)  # refuses another run's folder before anything is written to it
         self.batches = batches_of(spec, store)
@@ -133,35 +131,34 @@ class Trainer:
         self.factor = learning_rate_factor(spec.training)
         self.recorded = frozenset(spec.recorded_steps)
         self.history = History(scratch / "history.zarr", spec.recorded_steps, spec.model.layers) if self.main else None
-        self.stop_requested = threading.Event()
-        self.deadline = deadline
-        self.budget = Budget(deadline.at, self.decoder.parameter_count)
 
     @property
     def main(self) -> bool:
-        """Whether this is the process that writes and speaks."""
+        """Whether this is the process that writes."""
         return self.rank == 0
 
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens per step, over all processes."""
+        return self.spec.training.sequences_per_step * self.spec.model.sequence_length
+
     def train(self) -> Outcome:
-        """Train from the newest whole checkpoint, or from the start.
+        """Train from the newest whole checkpoint, or from step 0 if there is none.
 
         Raises:
-            InterruptedRunError: where the process was asked to stop (SIGTERM) or its time is up; a checkpoint is saved
-                first.
+            InterruptedRunError: if the overseer has a reason to stop; a checkpoint is saved first.
         """
-        start = self._resume()
-        steps = self.spec.training.steps
-        pace = self.execution.log_seconds
-        progress = Progress(self.spec.run_id, start, steps, self.tokens_per_step, self.scope_loss, pace, self.main)
+        start, steps = self._resume(), self.spec.training.steps
+        self.overseer.begin(start, self.scope_loss)
         pending = Pending(start)
         for step in range(start, steps):
-            with self.budget.step():
+            with self.overseer.step():
                 self.step(step, pending)
             done = step + 1
             at_checkpoint = done % self.execution.checkpoint_every == 0 and done < steps
             stopping = self._agree_to_stop() if done < steps else None
             if at_checkpoint or stopping or done == steps or len(pending) >= self.execution.flush_every:
-                failure = self.flush(pending, progress)
+                failure = self.flush(pending)
                 if failure is not None:
                     step, how = failure
                     return Outcome(step + 1, how, math.nan, checkpoint.newest(self.checkpoints))
@@ -172,13 +169,8 @@ class Trainer:
                 raise InterruptedRunError(stopping)
         return Outcome(steps, COMPLETED, self._validation_loss())
 
-    @property
-    def tokens_per_step(self) -> int:
-        """Tokens in a step, over all processes."""
-        return self.spec.training.sequences_per_step * self.spec.model.sequence_length
-
     def step(self, step: int, pending: Pending) -> None:
-        """One optimizer step, its measurements added to what is pending."""
+        """Make one optimizer step and add its measurements to the pending ones."""
         inputs, labels = self.batches.at(step)
         share = len(inputs) // self.world_size
         mine = slice(self.rank * share, (self.rank + 1) * share)
@@ -199,7 +191,7 @@ class Trainer:
         pending.host.append(known | {"grad_norm": global_gradient_norm(self.engine)})
 
     def _known_beforehand(self, step: int, labels: Array, recorded: bool) -> dict[str, float]:
-        """What is known of a step without its forward and backward pass; whole on the main process only."""
+        """What a step's values are that need no forward and backward pass; all of them in the main process only."""
         known = {"lr": self.spec.training.lr * self.factor(step), "tokens": float((step + 1) * self.tokens_per_step)}
         if not (recorded and self.main):
             return known
@@ -219,11 +211,14 @@ class Trainer:
             )
             yield ids, targets
 
-    def flush(self, pending: Pending, progress: Progress) -> tuple[int, str] | None:
-        """Move what is pending to disk, up to the first step that failed; that step and how it did, if any.
+    def flush(self, pending: Pending) -> tuple[int, str] | None:
+        """Move pending measurements to disk, up to the first failed step, and report progress.
 
-        A step has failed where its loss, or the norm of its gradients, is not finite: DeepSpeed makes no update then.
-        It is recorded as the last one, whether or not it was to be.
+        A step fails if its loss or the norm of its gradients is not finite; DeepSpeed then makes no update. The failed
+        step is the last one recorded, even if the config does not ask for it.
+
+        Returns:
+            The failed step and the sentence that says how it failed; None if no step failed.
         """
         layerwise, stepwise = pending.gather(self.spec.model.layers, self.spec.model.sequence_length)
         finite = {name: np.isfinite(stepwise[name]) for name in ("loss", "grad_norm")}
@@ -233,7 +228,9 @@ class Trainer:
             kept = [i for i in range(stop) if pending.rows[i] is not None or (failed.size and i == stop - 1)]
             parts = ({name: values[kept] for name, values in group.items()} for group in (layerwise, stepwise))
             self.history.write([pending.start + i for i in kept], *parts)
-            progress.update(pending.start + stop, float(stepwise["loss"][stop - 1]), stepwise["tsim_final"][:stop])
+        tsim = stepwise["tsim_final"][:stop]
+        latest = next((float(value) for value in tsim[::-1] if np.isfinite(value)), math.nan)
+        self.overseer.progress(pending.start + stop, float(stepwise["loss"][stop - 1]), latest)
         if not failed.size:
             return None
         what = "the gradient norm" if finite["loss"][stop - 1] else "the loss"
@@ -241,45 +238,38 @@ class Trainer:
         return step, f"{what} was not finite at step {step}"
 
     def _save(self, step: int) -> None:
-        with self.budget.checkpoint():
+        with self.overseer.checkpoint():
             digest = self.history.digest(step) if self.history is not None else None
             checkpoint.save(self.engine, self.checkpoints, step, self.identity, digest, self.device.precision)
 
     def _resume(self) -> int:
-        """Load the newest checkpoint that is whole and agrees with the metric history; the step to go on from."""
-        found, complaints = checkpoint.candidates(self.checkpoints, self.identity)
+        """Load the newest checkpoint that is whole and agrees with the metric history; returns the step to start at."""
+        say = self.overseer.say
         chosen: list[checkpoint.Candidate | None] = [None]
         if self.history is not None:
-            for complaint in complaints:
-                Progress.say(complaint)
-            for candidate in found:
+            for candidate in checkpoint.candidates(self.checkpoints, self.identity, say):
                 if self.history.digest(candidate.step) == candidate.history:
                     chosen = [candidate]
                     break
-                Progress.say(
-                    f"{self.checkpoints / candidate.tag}: the metric history before it is damaged; falling back"
-                )
+                say(f"{self.checkpoints / candidate.tag}: the metric history before it is damaged; falling back")
         dist.broadcast_object_list(chosen, src=0)
-        if chosen[0] is None:
+        found = chosen[0]
+        if found is None:
             return 0
-        checkpoint.load(self.engine, self.checkpoints, chosen[0])
-        if self.main:
-            Progress.say(f"{self.spec.run_id}: going on from the checkpoint of step {chosen[0].step}")
-            if chosen[0].precision != self.device.precision:
-                Progress.say(
-                    f"{self.spec.run_id}: its steps so far were in {chosen[0].precision}, and those from here on are "
-                    f"in {self.device.precision}; set training.precision, or execution.device, to keep to one"
-                )
-        return chosen[0].step
+        checkpoint.load(self.engine, self.checkpoints, found)
+        say(f"{self.spec.run_id}: resuming from the checkpoint of step {found.step}")
+        if found.precision != self.device.precision:
+            say(
+                f"{self.spec.run_id}: the steps so far used {found.precision}, the steps from here on use "
+                f"{self.device.precision}; to keep to one, set training.precision or execution.device"
+            )
+        return found.step
 
     def _agree_to_stop(self) -> str | None:
-        """Why to stop now, if at all: where a process has a reason all of them stop, after the same step."""
-        reasons = {
-            "asked to stop": self.stop_requested.is_set(),
-            f"{self.deadline.what} is near": self.budget.is_short,
-        }
+        """The reason to stop now, if any: a reason that one process has stops all of them after the same step."""
+        reasons = self.overseer.reasons()
         given = list(reasons.values())
-        if self.world_size > 1:
+        if self.world_size > 1 and given:
             flags = torch.tensor(given, dtype=torch.float32, device=self.device.torch)
             dist.all_reduce(flags, op=dist.ReduceOp.MAX)
             given = [bool(flag) for flag in flags.tolist()]
@@ -297,16 +287,3 @@ class Trainer:
             for ids, targets in self._micro_batches(inputs, labels)
         ]
         return sum(losses) / len(inputs)
-
-    @contextmanager
-    def stopping_on_sigterm(self) -> Iterator[None]:
-        """Within this context SIGTERM asks the loop to checkpoint and leave; so does SIGUSR1, which srun hands on."""
-        before = {
-            number: signal.signal(number, lambda *_: self.stop_requested.set())
-            for number in (signal.SIGTERM, signal.SIGUSR1)
-        }
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)

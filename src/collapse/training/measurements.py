@@ -1,4 +1,4 @@
-"""Measurements that still lie on the devices, and their way to named arrays on the host: one reduction, one copy."""
+"""Measurements on their way from the devices to named arrays on the host: few reductions, one copy."""
 
 import math
 from dataclasses import dataclass, field
@@ -23,21 +23,23 @@ class Pending:
     start: int
     """The first step."""
     rows: list[Tensor | None] = field(default_factory=list)
-    """`Recorder.end_step` of every step; None of a step that is not recorded."""
+    """`Recorder.end_step` of every step; None for a step that is not recorded."""
     losses: list[Tensor] = field(default_factory=list)
-    """Mean loss of this process's sequences, scalars."""
+    """Mean loss of this process's sequences, nats, a scalar per step."""
     param_sq: list[Tensor] = field(default_factory=list)
-    """This process's shares of the sublayers' squared parameter gradient norms, (2L,), of the recorded steps."""
+    """This process's shares of the sublayers' squared parameter gradient norms, (2L,) per recorded step."""
     host: list[dict[str, float]] = field(default_factory=list)
-    """What the main process knows without measuring, by name."""
+    """What the host knows of every step, by name; all of it in the main process only."""
 
     def __len__(self) -> int:
         return len(self.host)
 
     def gather(self, layers: int, sequence_length: int) -> tuple[dict[str, Array], dict[str, Array]]:
-        """The global batch's measurements, by name: (steps, L, 2) and (steps,); called by every process.
+        """The global batch's measurements by name. Every process must call it.
 
-        NaN where a step was not recorded; its loss and what the main process knows are there.
+        Returns:
+            Layerwise arrays, (steps, L, 2), and stepwise arrays, (steps,). A step that is not recorded has NaN, except
+            in its loss and what the host knows of it.
         """
         world_size = dist.get_world_size()
         recorded = [index for index, row in enumerate(self.rows) if row is not None]

@@ -7,9 +7,9 @@ from collapse.config.training import TrainingConfig
 
 
 def learning_rate_factor(training: TrainingConfig) -> Callable[[int], float]:
-    """Step (0-based) to the share of the peak learning rate: a linear warmup, then a cosine to the horizon.
+    """A function from the step (0-based) to the share of the peak learning rate: a linear warmup, then a cosine.
 
-    Step t of a warmup over w steps has (t + 1)/w of the peak, so that no step is wasted at zero.
+    Step t of a warmup over w steps has (t + 1)/w of the peak, so that no step is wasted at rate 0.
     """
     warmup, horizon, floor = training.warmup_steps, training.decay_steps, training.final_lr_fraction
 

@@ -1,7 +1,7 @@
-"""The state of a training that does not depend on how many processes share it, or on how ZeRO splits it among them.
+"""The state of a training in a form that does not depend on how many processes share it.
 
-It is the fp32 weights, AdamW's two moments, both whole and by the parameters' names, the number of updates, and the
-schedule. DeepSpeed's own checkpoints belong to one number of processes and one ZeRO stage.
+It holds the fp32 weights and AdamW's two moments, whole and by the parameters' names, the number of updates, and the
+schedule. DeepSpeed's own checkpoints can only be read by the number of processes that wrote them.
 """
 
 from collections.abc import Iterator
@@ -23,43 +23,22 @@ class _Part(NamedTuple):
     """The part of a parameter that this process updates, as views: flat tensors of equal length."""
 
     place: slice
-    """Where in the flat parameter it lies."""
+    """Where it lies in the flat parameter."""
     weights: Tensor
     """fp32 weights."""
     moments: dict[str, Tensor]
 
 
-def _flat(parameter: Any, engine: Any) -> tuple[Any, Any]:
-    """The fp32 tensor whose state AdamW keeps, and how DeepSpeed maps the parameter into it; None where it does not."""
-    if not hasattr(parameter, "_hp_mapping"):
-        return parameter, None
-    mapping = parameter._hp_mapping
-    return (None, None) if mapping is None else (_group(engine, mapping.param_group_index), mapping)
-
-
-def _group(engine: Any, index: int) -> Tensor:
-    (flat,) = engine.basic_optimizer.param_groups[index]["params"]
-    tensor: Tensor = flat
-    return tensor
-
-
 def _part(parameter: Any, engine: Any) -> _Part | None:
-    """What this process holds of a parameter; None where it is all with others."""
-    flat, mapping = _flat(parameter, engine)
-    if flat is None:
-        return None
-    state = engine.basic_optimizer.state[flat]
-    moments = {name: state[name].detach().view(-1) for name in MOMENTS}
+    """What this process holds of a parameter; None if other processes hold all of it."""
+    mapping = parameter._hp_mapping
     if mapping is None:
-        return _Part(slice(0, parameter.numel()), parameter.detach().view(-1), moments)
+        return None
+    (flat,) = engine.basic_optimizer.param_groups[mapping.param_group_index]["params"]
+    state = engine.basic_optimizer.state[flat]
     here, there = mapping.lp_fragment_address, mapping.hp_fragment_address
-    moments = {name: values.narrow(0, there.start, there.numel) for name, values in moments.items()}
+    moments = {name: state[name].detach().view(-1).narrow(0, there.start, there.numel) for name in MOMENTS}
     return _Part(slice(here.start, here.start + here.numel), mapping.hp_fragment.detach().view(-1), moments)
-
-
-def _processes(parameter: Any) -> int:
-    """Number of processes that a parameter's state is split among."""
-    return dist.get_world_size(parameter._dp_group) if hasattr(parameter, "_hp_mapping") else 1
 
 
 def _optimized(engine: Any) -> Iterator[Tensor]:
@@ -68,7 +47,7 @@ def _optimized(engine: Any) -> Iterator[Tensor]:
 
 
 def capture(engine: Any) -> dict[str, Any]:
-    """The whole state, on the CPU, for the main process; an empty one for the others. Called by every process."""
+    """The whole state on the CPU in the main process, an empty one in the others. Every process must call it."""
     main = dist.get_rank() == 0
     whole: dict[str, dict[str, Tensor]] = {kind: {} for kind in (WEIGHTS, *MOMENTS)}
     for name, parameter in engine.module.named_parameters():
@@ -77,8 +56,8 @@ def capture(engine: Any) -> dict[str, Any]:
             full = torch.zeros(parameter.numel(), dtype=torch.float32, device=parameter.device)
             if part is not None:
                 full[part.place] = part.weights if kind == WEIGHTS else part.moments[kind]
-            if _processes(parameter) > 1:
-                dist.reduce(full.view(torch.int32), dst=0)  # as integers, bits and zeros add up to the bits
+            if dist.get_world_size() > 1:
+                dist.reduce(full.view(torch.int32), dst=0)  # as integers: zeros and bits add up to exactly the bits
             if main:
                 tensors[name] = full.view(parameter.shape).cpu()
     if not main:
@@ -89,15 +68,15 @@ def capture(engine: Any) -> dict[str, Any]:
 
 @torch.no_grad()
 def restore(engine: Any, state: dict[str, Any], source: Path) -> None:
-    """Put a whole state into an engine; called by every process.
+    """Put a whole state into an engine. Every process must call it.
 
     Args:
         engine: the DeepSpeed engine.
-        state: what `capture` gave.
-        source: where it is from.
+        state: what `capture` returned.
+        source: the file that it was read from, for the error.
 
     Raises:
-        CollapseError: where it is of another model.
+        CollapseError: if the state belongs to another model.
     """
     parameters = dict(engine.module.named_parameters())
     shapes = {name: tuple(parameter.shape) for name, parameter in parameters.items()}
@@ -106,8 +85,8 @@ def restore(engine: Any, state: dict[str, Any], source: Path) -> None:
         if found != shapes:
             name = next(name for name in {**shapes, **found} if shapes.get(name) != found.get(name))
             raise CollapseError(
-                f"{source}: the checkpoint is of another model: {name} has shape {found.get(name)} there, and "
-                f"{shapes.get(name)} here: move its scratch folder away to start this run anew"
+                f"{source}: the checkpoint belongs to another model: {name} has shape {found.get(name)} in the "
+                f"checkpoint and {shapes.get(name)} here; move its scratch folder away to train this run from step 0"
             )
     optimizer = engine.basic_optimizer
     for flat in _optimized(engine):
