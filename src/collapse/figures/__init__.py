@@ -1,1 +1,1 @@
-"""Figures: one module a family, each a command. They read finished runs, never torch."""
+"""Figures: one module per family, drawn from finished runs and datasets. Nothing here imports torch."""

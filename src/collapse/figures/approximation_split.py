@@ -1,4 +1,4 @@
-"""Which of the three approximations makes the closed form of attention's increment differ from what is measured."""
+"""The gap between attention's increment and its closed form, split into the three approximations of the formula."""
 
 import math
 from typing import Any
@@ -10,25 +10,24 @@ from matplotlib.figure import Figure
 
 from collapse.analysis.statistics import half_width, share_of_gap
 from collapse.config.figures import FiguresConfig
-from collapse.figures.command import one_dataset
+from collapse.figures.family import AT_INITIALIZATION, Family
 from collapse.figures.labels import PLACEMENTS
 from collapse.figures.stack import grid, key, layer_axis, say_if_empty, stack_label, times
 from collapse.figures.style import BLUE, FULL, GREEN, INK, VERMILION, headline, panel_letters
 from collapse.store.dataset import spec_of
 
-ABOUT = "Approximations behind the attention increment"
 GAPS = {
     "gap_prefix": ("prefix average", BLUE, "o"),
     "gap_ratio": ("ratio of expectations", GREEN, "s"),
     "gap_equal": ("equal correlation", VERMILION, "^"),
 }
-"""Name to (what is approximated, colour, marker)."""
+"""Variable to (what is approximated, colour, marker)."""
 COLUMNS = 3
-"""At most; further variance factors go below."""
+"""Panels per row at most; further variance factors go to a new row."""
 
 
-def draw(data: xr.Dataset, style: FiguresConfig) -> Figure:
-    """A row a placement, a panel a variance factor: each gap by layer, and their sum, measured - formula."""
+def draw(style: FiguresConfig, *, data: xr.Dataset) -> Figure:
+    """One row per placement, one panel per variance factor: each gap by layer, and their sum, measured - formula."""
     placements, scales = list(data["placement"].values), list(data["variance_scale"].values)
     columns = min(COLUMNS, len(scales))
     rows = len(placements) * math.ceil(len(scales) / columns)
@@ -60,9 +59,9 @@ def draw(data: xr.Dataset, style: FiguresConfig) -> Figure:
 
 
 def _gaps(ax: Axes, data: xr.Dataset) -> None:
-    """The gaps of one setting, and in the corner the largest one's share of all, by mean size over the layers.
+    """The gaps of one setting. In the corner: the largest by mean size over the layers, and its share of all three.
 
-    The share is the claims', with its uncertainty; it is left out where that is not known, as with few networks.
+    The claims state the same share and uncertainty. With too few networks to know the uncertainty, the corner is empty.
     """
     layers, networks = data["layer"].values, data.sizes["seed"]
     total = (data["increment_true"] - data["increment_formula"]).mean("seed").values
@@ -85,5 +84,15 @@ def _gaps(ax: Axes, data: xr.Dataset) -> None:
         ax.margins(y=0.18)
 
 
-if __name__ == "__main__":
-    one_dataset("approximation_split", ABOUT, draw)
+FAMILY = Family(
+    title="Approximations behind the attention increment",
+    category=AT_INITIALIZATION,
+    caption=(
+        "Why the formula for attention's increment (Theorem 3.2) differs from the measured increment, split into the "
+        "formula's three approximations, made one after the other: Cₙ in place of P; the ratio of expectations in "
+        "place of the expectation of the ratio; equally correlated tokens in place of the actual Gram matrix. The "
+        "three gaps add up to the grey curve. In the corner, if three or more networks were measured: the gap that is "
+        "largest by mean size over the layers, and its share of all three ± the half-width of its 95 % interval."
+    ),
+    draw=draw,
+)

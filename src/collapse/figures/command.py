@@ -1,44 +1,47 @@
-"""The command lines of the figure families: what all share, and what those share that show a dataset."""
+"""Draw any figure from stored runs or datasets."""
 
-import argparse
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import xarray as xr
-from matplotlib.figure import Figure
 
+from collapse.config.analysis import AnalysisConfig
 from collapse.config.figures import FiguresConfig
-from collapse.config.option import parse_option
-from collapse.errors import run_stage
+from collapse.figures.family import load_family
+from collapse.figures.runs import Shown, show
 from collapse.figures.style import save, theme
 from collapse.store.dataset import load_dataset
 
 
-def parser(family: str, about: str) -> argparse.ArgumentParser:
-    """Options of every family: style, number, out."""
-    options = argparse.ArgumentParser(prog=f"python -m collapse.figures.{family}", description=about)
-    options.add_argument("--style", required=True, help="the config's `figures` section, JSON")
-    options.add_argument("--number", type=int, help="number of the figure in the paper, for the files' metadata")
-    options.add_argument("--out", required=True, type=Path, help="PNG file to write; a PDF is written beside it")
-    return options
+def draw_figure(
+    family: str,
+    inputs: Mapping[str, Sequence[Path]],
+    style: FiguresConfig,
+    analysis: AnalysisConfig,
+    number: int | None,
+    out: Path,
+) -> None:
+    """Draw a figure and write it as PNG and PDF.
 
+    Args:
+        family: Module of this package that draws it.
+        inputs: By input of the family's `draw`: one dataset `name.zarr`, or folders of finished runs.
+        style: How figures look.
+        analysis: Thresholds of the analysis, for the runs' rows of the summary.
+        number: Number in the paper, if any; part of the files' metadata.
+        out: PNG file to write; the PDF goes beside it.
 
-def draw_and_save(options: argparse.Namespace, title: str, draw: Callable[[FiguresConfig], Figure]) -> None:
-    """Draw in the config's style, and write the files."""
-    style = parse_option(FiguresConfig, "--style", options.style)
-    number = f"Figure {options.number}: " if options.number is not None else ""
+    Raises:
+        CollapseError: if a run or a dataset is missing, unfinished or damaged.
+    """
+    chosen = load_family(family)
+    loaded = {name: _load(paths, analysis) for name, paths in inputs.items()}
     with theme(style):
-        save(draw(style), options.out, number + title, style)
+        save(chosen.draw(style, **loaded), out, chosen.heading(number), style)
 
 
-def one_dataset(family: str, about: str, draw: Callable[[xr.Dataset, FiguresConfig], Figure]) -> None:
-    """The command of a family that shows a dataset of probes or theory."""
-
-    def main() -> None:
-        options = parser(family, about)
-        options.add_argument("--data", required=True, type=Path, help="finished dataset to show, a Zarr folder")
-        chosen = options.parse_args()
-        data = load_dataset(chosen.data)
-        draw_and_save(chosen, about, lambda style: draw(data, style))
-
-    run_stage(main)
+def _load(paths: Sequence[Path], analysis: AnalysisConfig) -> xr.Dataset | list[Shown]:
+    if any(path.suffix == ".zarr" for path in paths):
+        (dataset,) = paths
+        return load_dataset(dataset)
+    return [show(folder, analysis) for folder in paths]

@@ -9,19 +9,18 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from collapse.config.figures import FiguresConfig
-from collapse.figures.command import one_dataset
+from collapse.figures.family import AT_INITIALIZATION, Family
 from collapse.figures.stack import DASHED, SUBLAYERS, key, say_if_empty
 from collapse.figures.style import BLUE, FULL, INK, VERMILION, panel_letters
 from collapse.store.dataset import spec_of
 from collapse.theory.concentration import ENOUGH
 
-ABOUT = "Concentration of xi_1 and xi_2 as the width grows"
 COLOURS = {"attention": BLUE, "ffn": VERMILION}
 MARKERS = {"xi_1": "o", "xi_2": "s"}
 SYMBOLS = {"xi_1": r"$\xi_1$", "xi_2": r"$\xi_2$"}
 
 
-def draw(data: xr.Dataset, style: FiguresConfig) -> Figure:
+def draw(style: FiguresConfig, *, data: xr.Dataset) -> Figure:
     """(a) Standard deviation over draws against the width, (b) tail probability against the bound's exponent."""
     realizations = data.sizes["realization"]
     draws = spec_of(data)["draws"] // realizations
@@ -56,7 +55,7 @@ def draw(data: xr.Dataset, style: FiguresConfig) -> Figure:
 
 
 def _width_axis(ax: Axes, data: xr.Dataset) -> None:
-    """Logarithmic axes, and a guide of slope -1/2 above the curves."""
+    """Logarithmic axes, and a guide line of slope -1/2 above the curves."""
     widths, deviation = data["width"].values.astype(float), data["deviation"]
     ax.set(xscale="log", xlabel="width $d$", ylabel=r"standard deviation of $\xi$")
     ax.set_xticks(widths, [f"{width:g}" for width in widths])
@@ -70,7 +69,7 @@ def _width_axis(ax: Axes, data: xr.Dataset) -> None:
 
 
 def _bound(ax: Axes, data: xr.Dataset) -> None:
-    """The bound's shape with the largest constant that every curve allows."""
+    """The bound's shape with the largest constant that all curves allow."""
     ax.set(xlabel=r"rate, min{…} of the bound at $\varepsilon$",
            ylabel=r"share of draws, $|\xi - \mathrm{E}\,\xi| \geq \varepsilon$")  # fmt: skip
     exponents, tails = data["exponent"].values, data["tail"].values
@@ -86,5 +85,14 @@ def _bound(ax: Axes, data: xr.Dataset) -> None:
         ax.legend(fontsize="small", loc="upper right")
 
 
-if __name__ == "__main__":
-    one_dataset("concentration", ABOUT, draw)
+FAMILY = Family(
+    title="Concentration of xi_1 and xi_2 as the width grows",
+    category=AT_INITIALIZATION,
+    caption=(
+        "ξ₁ = ‖ΠY‖²/‖ΠX‖² and ξ₂ = ‖Y‖²/‖X‖² over draws of a sublayer's weights (Lemmas C.11 and C.12). (a) Standard "
+        "deviation by width: points measured, lines exact for Gaussian weights. (b) Share of draws further than ε "
+        "from the expectation, against the exponent of the bound. Dashed: the bound's shape with the largest constant "
+        "c that all curves allow. Faint: fewer than ten draws, which do not count for c."
+    ),
+    draw=draw,
+)

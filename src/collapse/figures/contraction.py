@@ -1,21 +1,22 @@
 """Figures 4, 11, 13, 16, 19, 22: the RMSNorm factor and the contraction factor c around the transition."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.figure import Figure
 
 from collapse.config.figures import FiguresConfig
+from collapse.figures.family import RUNS, Family
 from collapse.figures.labels import outcome, run_label
-from collapse.figures.panels import layer_curves, log_axis, mark_transition, masked, step_axis, window
-from collapse.figures.runs import Shown, one_run
+from collapse.figures.panels import MASKED, layer_curves, log_axis, mark_transition, masked, step_axis, window
+from collapse.figures.runs import Shown
 from collapse.figures.style import FULL, INK, headline, panel_letters
 
-ABOUT = "RMSNorm factor and contraction factor in the transition window"
 
-
-def draw(shown: Shown, style: FiguresConfig) -> Figure:
-    """(a) Attention RMSNorm factor, (b) attention c, (c) FFN RMSNorm factor, (d) FFN c; by layer."""
-    run, row = shown
-    near = window(run, row, style)
+def draw(style: FiguresConfig, *, run: Sequence[Shown]) -> Figure:
+    """Attention: (a) RMSNorm factor, (b) c. FFN: (c) RMSNorm factor, (d) c. One curve per layer."""
+    [(data, row)] = run
+    near = window(data, row, style)
     figure = Figure(figsize=(FULL, 4.0), layout="constrained")
     panels = figure.subplots(2, 2, sharex=True, sharey="col").ravel()
     factor, contraction = near["rms_factor"], masked(near, "contraction", style)
@@ -39,5 +40,18 @@ def draw(shown: Shown, style: FiguresConfig) -> Figure:
     return figure
 
 
-if __name__ == "__main__":
-    one_run("contraction", ABOUT, draw)
+FAMILY = Family(
+    title="RMSNorm factor and contraction factor in the transition window",
+    category=RUNS,
+    caption=(
+        "(a, c) RMSNorm factor √d/‖y‖ and (b, d) contraction factor c = α √d/‖y‖ of the attention and FFN sublayers, "
+        "by layer. A sublayer with c < 1 shrinks the gradient. "
+        f"c is left out {MASKED}. Dashed: the transition step; blue before it, red after it. A run without a "
+        "transition is shown from its first step to its last."
+    ),
+    in_paper=(
+        "√d/‖y‖ and with it c drop sharply after the transition begins, in most sublayers below 1; attention of layer "
+        "1 is the exception"
+    ),
+    draw=draw,
+)

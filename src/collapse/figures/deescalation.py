@@ -5,7 +5,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from collapse.config.figures import FiguresConfig
-from collapse.figures.command import one_dataset
+from collapse.figures.family import AT_INITIALIZATION, Family
 from collapse.figures.labels import PLACEMENTS
 from collapse.figures.panels import log_axis
 from collapse.figures.stack import (
@@ -23,11 +23,9 @@ from collapse.figures.stack import (
 )
 from collapse.figures.style import FULL, headline, ordered_colours, panel_letters
 
-ABOUT = "Token similarity over depth without the prefix average"
 
-
-def draw(data: xr.Dataset, style: FiguresConfig) -> Figure:
-    """A panel a placement, a colour a value of a, at the variance factor nearest to 1 at which they were measured."""
+def draw(style: FiguresConfig, *, data: xr.Dataset) -> Figure:
+    """One panel per placement, one colour per a; at the variance factor nearest to 1 at which most a were measured."""
     data = one_input(data)
     scale = most_measured(data["tsim_y"], "variance_scale", "deescalation", 1.0)
     data = data.sel(variance_scale=scale)
@@ -51,5 +49,14 @@ def draw(data: xr.Dataset, style: FiguresConfig) -> Figure:
     return figure
 
 
-if __name__ == "__main__":
-    one_dataset("deescalation", ABOUT, draw)
+FAMILY = Family(
+    title="Token similarity over depth without the prefix average",
+    category=AT_INITIALIZATION,
+    caption=(
+        "Token similarity of each layer's output at initialization, with P − a Cₙ in place of the attention matrix P, "
+        "for several a (Corollary 3.3); Cₙ averages over each causal prefix. Mean and band of ± 1 standard deviation "
+        "over seeds."
+    ),
+    in_paper="as a goes from 0 to 1 growth is suppressed throughout, and a = 1 removes most of it",
+    draw=draw,
+)

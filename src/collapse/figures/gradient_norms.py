@@ -1,4 +1,6 @@
-"""Figures 5, 14, 17, 20: gradient norms by layer, a curve a step, over the transition."""
+"""Figures 5, 14, 17, 20: gradient norms by layer over the transition, one curve per step."""
+
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.cm import ScalarMappable
@@ -8,20 +10,20 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from collapse.config.figures import FiguresConfig
+from collapse.figures.family import RUNS, Family
 from collapse.figures.labels import Row, outcome, run_label
 from collapse.figures.panels import log_axis
-from collapse.figures.runs import Shown, one_run
+from collapse.figures.runs import Shown
 from collapse.figures.style import FULL, headline, ordered_colours, panel_letters
 
-ABOUT = "Gradient norms by layer over the transition"
 CURVES = 11
-"""As many as the paper's ten steps have."""
+"""The paper's ten steps, both ends included."""
 
 
 def steps_shown(steps: NDArray[np.int_], row: Row) -> NDArray[np.int_]:
-    """Eleven steps, evenly spread over the transition, or from its first step on where it took fewer than ten.
+    """Eleven steps, evenly spread over the transition, or over the whole run if it has none.
 
-    Over the whole run where there was no transition; the recorded steps next to them, fewer where there are fewer.
+    A transition of fewer than ten steps counts as ten. Steps that were not recorded give way to their neighbours.
     """
     first, last = float(steps[0]), float(steps[-1])
     if row["collapsed"]:
@@ -33,13 +35,13 @@ def steps_shown(steps: NDArray[np.int_], row: Row) -> NDArray[np.int_]:
     return chosen
 
 
-def draw(shown: Shown, style: FiguresConfig) -> Figure:
+def draw(style: FiguresConfig, *, run: Sequence[Shown]) -> Figure:
     """(a) Norm of the gradient that arrives at each layer's input, (b) norm of each layer's parameter gradients."""
-    run, row = shown
+    [(data, row)] = run
     figure = Figure(figsize=(FULL, 2.7), layout="constrained")
     axes = figure.subplots(1, 2)
-    steps = steps_shown(run["step"].values, row)
-    chosen = run.sel(step=steps)
+    steps = steps_shown(data["step"].values, row)
+    chosen = data.sel(step=steps)
     arriving = chosen["grad_x"].sel(sublayer="attention")
     parameters = (chosen["param_grad"] ** 2).sum("sublayer", skipna=False) ** 0.5
     colours = ordered_colours(style, len(steps))
@@ -63,5 +65,14 @@ def draw(shown: Shown, style: FiguresConfig) -> Figure:
     return figure
 
 
-if __name__ == "__main__":
-    one_run("gradient_norms", ABOUT, draw)
+FAMILY = Family(
+    title="Gradient norms by layer over the transition",
+    category=RUNS,
+    caption=(
+        "(a) Norm of the gradient that arrives at each layer's input, (b) norm of the gradient of each layer's "
+        "parameters before clipping. One curve per step, for up to eleven steps spread over the transition, or over "
+        "the whole run if it has none."
+    ),
+    in_paper="gradients of early layers drop by orders of magnitude, those of late layers change little",
+    draw=draw,
+)

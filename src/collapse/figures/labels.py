@@ -1,6 +1,6 @@
-"""Runs in words: what each was, and what became of it. Rows are those of `collapse.analysis.summary`."""
+"""Runs in words: their settings and their outcome. Rows are those of `collapse.analysis.summary`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,25 +19,18 @@ def learning_rate(value: float) -> str:
     return f"{float(mantissa):g}e{int(exponent)}"
 
 
-def run_label(row: Row, *, seed: bool = True) -> str:
-    """A run by its axes: `Post-Norm, lr 0.01, warmup 400, seed 0`."""
+def run_label(row: Row) -> str:
+    """The settings of a run: `Post-Norm, lr 0.01, warmup 400, seed 0`."""
     parts = [PLACEMENTS[row["placement"]], f"lr {learning_rate(row['lr'])}"]
     parts.append(f"warmup {row['warmup_steps']}" if row["warmup_steps"] else "no warmup")
     if SCOPES[row["scope"]]:
         parts.append(SCOPES[row["scope"]])
-    if seed:
-        parts.append(f"seed {row['seed']}")
+    parts.append(f"seed {row['seed']}")
     return ", ".join(parts)
 
 
-def run_labels(rows: Sequence[Row]) -> list[str]:
-    """Labels that tell the runs apart: seeds are named only where several runs differ in nothing else."""
-    plain = [run_label(row, seed=False) for row in rows]
-    return [run_label(row, seed=plain.count(label) > 1) for row, label in zip(rows, plain, strict=True)]
-
-
 def outcome(row: Row) -> str:
-    """What became of a run: `collapses at step 268`."""
+    """The outcome of a run: `collapses between steps 268 and 290`."""
     ended = "" if row["ended"] == "completed" else f"; {row['ended']}"
     if not row["collapsed"]:
         return f"does not collapse{ended}"

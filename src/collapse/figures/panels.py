@@ -1,4 +1,4 @@
-"""What the panels of several figures have in common."""
+"""Panels and axes that several figures share."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,22 +14,21 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from collapse.config.figures import FiguresConfig
 from collapse.figures.labels import Row
 from collapse.figures.style import BLUE, INK, VERMILION, colour_map, ordered_colours
+from collapse.pipeline.layers import layers_shown
 
 _MANY_POINTS = 5000
 
-
-def layers_shown(count: int, stride: int) -> list[int]:
-    """Layers 1, then every multiple of the stride, then the last."""
-    return sorted({1, *range(stride, count + 1, stride), count})
+MASKED = "where either gradient norm is below figures.mask_gradient_below (1e-10 by default; Appendix F.4)"
+"""Where `masked` leaves values out, for captions."""
 
 
 def masked(run: xr.Dataset, name: str, style: FiguresConfig) -> xr.DataArray:
-    """A quotient of gradient norms, NaN where either of them is too small to tell (Appendix F.4)."""
+    """A quotient of gradient norms, NaN where either norm is too small for it to mean anything (Appendix F.4)."""
     return run[name].where((run["grad_x"] >= style.mask_gradient_below) & (run["grad_y"] >= style.mask_gradient_below))
 
 
 def window(run: xr.Dataset, row: Row, style: FiguresConfig) -> xr.Dataset:
-    """The steps of the transition and so many on either side of it; the whole run where there was none."""
+    """The steps of the transition and `style.window` steps on either side; the whole run if it has no transition."""
     if np.isnan(row["transition_step"]):
         return run
     first, last = row["transition_step"], row["transition_step"] + row["transition_length"]
@@ -37,27 +36,27 @@ def window(run: xr.Dataset, row: Row, style: FiguresConfig) -> xr.Dataset:
 
 
 def layer_curves(ax: Axes, values: xr.DataArray, style: FiguresConfig) -> None:
-    """One curve a layer over the steps, coloured from the first layer to the last; `values` is (step, layer)."""
+    """One curve per layer over the steps, coloured from the first layer to the last; `values` is (step, layer)."""
     layers = layers_shown(values.sizes["layer"], style.layer_stride)
     for layer, colour in zip(layers, ordered_colours(style, len(layers)), strict=True):
         curve(ax, values["step"].values, values.sel(layer=layer).values, color=colour, label=str(layer))
 
 
 def smooth(steps: Any, values: Any) -> Any:
-    """A centred running mean over nine steps, those recorded of them: what a loss curve does under its batch noise."""
+    """A centred running mean over nine steps, or those of them that were recorded; it removes batch noise."""
     around = pd.Series(values, pd.to_timedelta(steps, unit="s")).rolling("9s", center=True, min_periods=1)
     return around.mean().to_numpy()
 
 
 def curve(ax: Axes, steps: Any, values: Any, **options: Any) -> None:
-    """A curve over the steps; one point is drawn as a dot, very many are drawn as an image in the PDF."""
+    """A curve over the steps. A single point becomes a dot; very many points become an image in the PDF."""
     finite = np.isfinite(values)
     lonely = finite.sum() == 1
     ax.plot(steps, values, marker="." if lonely else None, rasterized=len(steps) > _MANY_POINTS, **options)
 
 
 def step_axis(ax: Axes, runs: Sequence[xr.Dataset], label: bool = True) -> None:
-    """Limits, ticks and label of a horizontal axis of the optimizer steps of some runs."""
+    """Limits, ticks and label of a horizontal axis over the optimizer steps of some runs."""
     first = float(min(run["step"].values[0] for run in runs))
     last = float(max(run["step"].values[-1] for run in runs))
     ax.set_xlim(first - 0.5 * (first == last), last + 0.5 * (first == last))
@@ -67,7 +66,7 @@ def step_axis(ax: Axes, runs: Sequence[xr.Dataset], label: bool = True) -> None:
 
 
 def mark_transition(ax: Axes, row: Row, shade: bool = True) -> None:
-    """A dashed line at the transition step; before it a blue shade, after it a red one."""
+    """A dashed line at the transition step, with a blue shade before it and a red shade after it."""
     step = row["transition_step"]
     if np.isnan(step):
         return
@@ -79,7 +78,7 @@ def mark_transition(ax: Axes, row: Row, shade: bool = True) -> None:
 
 
 def log_axis(ax: Axes, values: Any) -> None:
-    """A logarithmic vertical axis where the values span more than a decade and are all positive."""
+    """A logarithmic vertical axis if the values are positive and span more than a decade."""
     values = np.asarray(values)
     values = values[np.isfinite(values)]
     if not len(values) or values.min() <= 0 or values.max() <= 10 * values.min():
@@ -94,14 +93,14 @@ def log_axis(ax: Axes, values: Any) -> None:
 def depth_map(ax: Axes, values: xr.DataArray, floor: float, top: float, style: FiguresConfig) -> AxesImage:
     """A map over step and depth on a logarithmic colour scale; each layer is two rows, attention below its FFN.
 
-    Steps that were not recorded look like the nearest that was.
+    A step that was not recorded shows the values of the nearest recorded step.
 
     Args:
         ax: Where to draw.
         values: (step, layer, sublayer).
-        floor: Values below are shown as this.
+        floor: Lower end of the colour scale; smaller values look like it.
         top: Upper end of the colour scale.
-        style: Gives the palette.
+        style: Holds the palette.
     """
     layers = values.sizes["layer"]
     first, last = values["step"].values[[0, -1]]

@@ -5,15 +5,13 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from collapse.config.figures import FiguresConfig
-from collapse.figures.command import one_dataset
+from collapse.figures.family import AT_INITIALIZATION, Family
 from collapse.figures.stack import DASHED, initializations_label, layer_axis, say_if_empty, with_error
 from collapse.figures.style import BLUE, FULL, INK, VERMILION, headline
 
-ABOUT = "Mean attention matrix and the prefix average"
 
-
-def draw(data: xr.Dataset, style: FiguresConfig) -> Figure:
-    """Relative Frobenius error in per cent: over all initializations, over each alone, and with infinitely many."""
+def draw(style: FiguresConfig, *, data: xr.Dataset) -> Figure:
+    """Relative Frobenius error in percent: over all initializations, over each alone, and with infinitely many."""
     layers, seeds = data["layer"].values, data.sizes["seed"]
     few = "o" if len(layers) == 1 else None
     figure = Figure(figsize=(FULL, 2.8), layout="constrained")
@@ -36,5 +34,17 @@ def draw(data: xr.Dataset, style: FiguresConfig) -> Figure:
     return figure
 
 
-if __name__ == "__main__":
-    one_dataset("prefix_average", ABOUT, draw)
+FAMILY = Family(
+    title="Mean attention matrix and the prefix average",
+    category=AT_INITIALIZATION,
+    caption=(
+        "Relative Frobenius distance of the mean attention matrix from the prefix average Cₙ at initialization, "
+        "Post-Norm, by layer (Appendix F.2). Blue: mean over all initializations and heads, ± 2 standard errors. "
+        "Grey: mean over the heads of each initialization alone. Dashed: the distance that would remain with "
+        "infinitely many initializations."
+    ),
+    in_paper=(
+        "over 32 initializations the error is about 2.7 % in the first layer and 1.2 % in layer 48, 2.1 % on average"
+    ),
+    draw=draw,
+)

@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from collapse.config.figures import FiguresConfig
-from collapse.figures.command import one_dataset
+from collapse.figures.family import AT_INITIALIZATION, Family
 from collapse.figures.labels import PLACEMENTS
 from collapse.figures.stack import (
     DASHED,
@@ -27,11 +27,9 @@ from collapse.figures.style import FULL, headline, panel_letters
 from collapse.store.dataset import spec_of
 from collapse.theory.ffn import swiglu_moment
 
-ABOUT = "Row norms over the position"
 
-
-def draw(data: xr.Dataset, style: FiguresConfig) -> Figure:
-    """(a) Attention, (b) FFN; the first, the middle and the last layer, under Post-Norm where it was measured."""
+def draw(style: FiguresConfig, *, data: xr.Dataset) -> Figure:
+    """(a) Attention, (b) FFN; the first, the middle and the last layer, under Post-Norm if it was measured."""
     data = one_input(data)
     placement = "post" if "post" in data["placement"].values else str(data["placement"].values[0])
     scale = most_measured(data["tsim_y"], "variance_scale", "deescalation", 1.0)
@@ -77,5 +75,12 @@ def _position_axis(ax: Axes, positions: Values) -> None:
     ax.set_xlabel("position $i$")
 
 
-if __name__ == "__main__":
-    one_dataset("row_norms", ABOUT, draw)
+FAMILY = Family(
+    title="Row norms over the position",
+    category=AT_INITIALIZATION,
+    caption=(
+        "Mean square entry of row i of a sublayer's output at initialization: mean and band of ± 1 standard deviation "
+        "over seeds. Dashed: α + β/i (a; Lemma C.5) and the same value at every position (b; Lemma C.4)."
+    ),
+    draw=draw,
+)

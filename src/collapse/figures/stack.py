@@ -1,4 +1,4 @@
-"""What the figures of stacks at initialization have in common: which settings they show, spread over seeds, axes."""
+"""What the figures at initialization share: the settings they show, bands over seeds, axes and legends."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -23,21 +23,22 @@ Values = NDArray[np.float64]
 
 
 def one_input(data: xr.Dataset) -> xr.Dataset:
-    """The text that went through the stack, or the first input there is."""
+    """The data of the text input, or of the first input if text was not measured."""
     names = list(data["input"].values)
     return data.sel(input="tokens" if "tokens" in names else names[0])
 
 
 def measured(values: xr.DataArray, dim: str) -> list[Any]:
-    """Coordinates along a dimension at which anything is measured, in their order."""
+    """Coordinates along a dimension at which anything was measured, in their order."""
     found = values.notnull().any([other for other in values.dims if other != dim])
     return list(values[dim].values[found.values])
 
 
 def most_measured(values: xr.DataArray, dim: str, across: str, wanted: float) -> float:
-    """The coordinate along `dim` measured at most coordinates along `across`; of several, the one nearest to `wanted`.
+    """The coordinate along `dim` with most measured coordinates along `across`; of several, the nearest to `wanted`.
 
-    A sweep by axes measures every de-escalation at one variance factor only, and the reverse.
+    A sweep by axes measures every de-escalation at one variance factor only, and every variance factor at one
+    de-escalation only.
     """
     others = [other for other in values.dims if other not in (dim, across)]
     counts = values.notnull().any(others).sum(across)
@@ -46,12 +47,12 @@ def most_measured(values: xr.DataArray, dim: str, across: str, wanted: float) ->
 
 
 def mean_and_band(ax: Axes, x: Any, values: xr.DataArray, label: str | None = None, **look: Any) -> None:
-    """Mean over the seeds, and around it one standard deviation over the seeds; no band where there is one seed.
+    """Mean over the seeds with a band of one standard deviation over the seeds; one seed has no band.
 
     Args:
         ax: Where to draw.
         x: Horizontal positions.
-        values: (seed, ...), one other dimension of the length of `x`.
+        values: (seed, x).
         label: For the legend.
         look: Options of the curve.
     """
@@ -79,7 +80,7 @@ def layer_axis(ax: Axes, layers: Values, label: str | None = "layer") -> None:
 
 
 def say_if_empty(ax: Axes, words: str = "not measured") -> None:
-    """Words where the axes have nothing to show."""
+    """Words in the middle of axes that have nothing to show."""
     if not any(np.isfinite(np.asarray(line.get_ydata(), float)).any() for line in ax.get_lines()):
         ax.text(0.5, 0.5, words, ha="center", va="center", transform=ax.transAxes)
         ax.set(yticks=[])
@@ -92,17 +93,17 @@ def grid(figure: Figure, rows: int, columns: int, **options: Any) -> NDArray[Any
 
 
 def key(label: str, **look: Any) -> Line2D:
-    """An entry of a legend that stands for a way to draw."""
+    """A legend entry for a line style or a marker."""
     return Line2D([], [], label=label, **{"color": INK, **look})
 
 
 def swatches(labels: Sequence[str], colours: Sequence[Any], **look: Any) -> list[Line2D]:
-    """Entries of a legend for colours."""
+    """Legend entries for colours."""
     return [key(label, color=colour, **look) for label, colour in zip(labels, colours, strict=True)]
 
 
 def few_colours(style: FiguresConfig, count: int) -> list[Any]:
-    """Colours of a few settings that cross each other: told apart more surely than those of an ordered palette."""
+    """Colours of a few settings whose curves may cross: easier to distinguish than those of an ordered palette."""
     return [BLUE, GREEN, VERMILION, PURPLE][:count] if count <= 4 else ordered_colours(style, count)
 
 
@@ -114,7 +115,7 @@ def stack_label(data: xr.Dataset) -> str:
 
 
 def setting_label(data: xr.Dataset) -> str:
-    """What is shown of a dataset of increments, in words; `input` and `deescalation` may each be one value."""
+    """The settings of a dataset of increments in words, after the choice of one input."""
     parts = [INPUTS[str(data["input"].values)], stack_label(data)]
     if data["deescalation"].ndim == 0 and data["deescalation"] != 0:
         parts.append(f"P − {data['deescalation'].item():g} $C_n$ for P")
@@ -129,13 +130,13 @@ def times(scale: float) -> str:
 
 
 def ratio(value: float) -> str:
-    """A variance in print: `1/3`, or `0.41` where it is no simple fraction."""
+    """A variance in print: `1/3`, or `0.41` if it is no simple fraction."""
     fraction = Fraction(value).limit_denominator(12)
     return str(fraction) if abs(float(fraction) - value) < 1e-9 else f"{value:.3g}"
 
 
 def over_depth(data: xr.Dataset, name: str) -> tuple[Values, xr.DataArray]:
-    """Token similarity of the stack's input and of every layer's output: depths 0 to L, and values (..., layer).
+    """Depths 0 to L, and the token similarity of the stack's input and of every layer's output, (..., layer).
 
     Args:
         data: With `tsim_x` and `name`, (..., layer, sublayer).
@@ -147,13 +148,13 @@ def over_depth(data: xr.Dataset, name: str) -> tuple[Values, xr.DataArray]:
 
 
 def with_error(ax: Axes, x: Any, values: Values, error: Values, label: str | None = None, **look: Any) -> None:
-    """A curve with a band of two standard errors, where there are any; points where there is one position.
+    """A curve with a band of two standard errors where known; a point with an error bar if `x` is one position.
 
     Args:
         ax: Where to draw.
         x: Horizontal positions.
         values: What to draw.
-        error: Its standard errors; NaN where none is known.
+        error: Standard errors; NaN where unknown.
         label: For the legend.
         look: Options of the curve.
     """
@@ -165,7 +166,7 @@ def with_error(ax: Axes, x: Any, values: Values, error: Values, label: str | Non
 
 
 def initializations_label(data: xr.Dataset, errors: bool) -> str:
-    """What the averages of attention matrices were taken over, in words."""
+    """In words, what the attention matrices were averaged over."""
     seeds, blocks = data.sizes["seed"], data.sizes["block"]
     spread = f"± 2 s.e. from leaving out each of {blocks} blocks" if errors else "one block, so no standard errors"
     return f"Text; {stack_label(data)}; {seeds} initialization{'s' if seeds > 1 else ''}, {spread}"

@@ -22,10 +22,9 @@ COLUMN = 3.25
 FULL = 6.75
 """Width of a figure over both columns, inches."""
 
-# Okabe and Ito's colours, told apart with any common colour vision.
+# Okabe and Ito's colours, distinguishable with any common colour vision.
 INK = "#333333"
 BLUE = "#0072B2"
-ORANGE = "#E69F00"
 GREEN = "#009E73"
 VERMILION = "#D55E00"
 PURPLE = "#CC79A7"
@@ -59,12 +58,12 @@ _RC = {
     "ytick.minor.width": 0.4,
 }
 _PRINT_SCALE = 0.8
-"""Seaborn's contexts are made for screens; at a column's width their fonts are too large."""
+"""Seaborn's contexts are for screens; their fonts are too large for a figure as wide as a column."""
 
 
 @contextmanager
 def theme(style: FiguresConfig) -> Iterator[None]:
-    """The style of every figure, for what is drawn and saved inside."""
+    """Draw and save every figure within this context."""
     with mpl.rc_context():
         sns.set_theme(context=style.context, style="ticks", font_scale=_PRINT_SCALE * style.font_scale, rc=_RC)
         yield
@@ -77,7 +76,7 @@ def colour_map(style: FiguresConfig) -> Colormap:
 
 
 def ordered_colours(style: FiguresConfig, count: int) -> list[Any]:
-    """Colours for ordered curves, first to last; the palette's very ends, which fade on paper, are left out."""
+    """Colours for ordered curves, first to last, without the ends of the palette, which fade on paper."""
     return list(colour_map(style)(np.linspace(0.05, 0.88, count)))
 
 
@@ -88,22 +87,22 @@ def panel_letters(axes: Sequence[Axes], titles: Sequence[str]) -> None:
 
 
 def headline(figure: Figure, text: str) -> None:
-    """A line over the whole figure that says what is shown."""
+    """A line above the whole figure that says what it shows."""
     figure.suptitle(text, x=0.01, ha="left", fontsize="medium", fontweight="bold")
 
 
 def save(figure: Figure, path: Path, title: str, style: FiguresConfig) -> None:
-    """Write a figure as PNG and, beside it, as PDF. Nothing in the files tells the time: equal figures, equal bytes.
+    """Write a figure as PNG and, beside it, as PDF. The files hold no date, so equal figures have equal bytes.
 
     Args:
         figure: What to save.
-        path: The PNG file; the PDF has the same name.
-        title: Goes into both files' metadata.
-        style: Gives the resolution.
+        path: The PNG file; the PDF has the same name with another extension.
+        title: Title in the metadata of both files.
+        style: Holds the resolution.
     """
     undated: dict[str, Any] = {"Creator": None, "Producer": None, "CreationDate": None}
     for suffix, metadata in ((".png", {"Software": None}), (".pdf", undated)):
         buffer = io.BytesIO()
         figure.savefig(buffer, format=suffix[1:], dpi=style.dpi, metadata={**metadata, "Title": title})
-        figure.set_layout_engine("none")  # the layout of the first file serves the second
+        figure.set_layout_engine("none")  # the PDF reuses the layout of the PNG
         write_atomic(path.with_suffix(suffix), buffer.getvalue())

@@ -1,50 +1,41 @@
-"""Where the numbers of a report come from, gathered from the manifests of runs and datasets."""
+"""The provenance of a report's numbers, from the manifests of runs and datasets."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from collapse.errors import CollapseError
-from collapse.store.dataset import manifest_of
-from collapse.store.read import read_manifest
+from collapse.store import dataset, read
 
 
 def origins(results: Path, run_ids: Sequence[str], datasets: Sequence[str]) -> list[tuple[str, Mapping[str, str]]]:
-    """(what, provenance) of runs and datasets, those of the same origin together.
+    """(names, provenance) of runs and datasets; those with the same provenance share an entry.
 
     Args:
         results: The results folder.
         run_ids: The config's runs.
-        datasets: Datasets relative to the results folder, without extension; of one that was put together from slices
-            the slices' provenance is given too.
+        datasets: Datasets relative to the results folder, without extension. The slices of a dataset have entries of
+            their own.
 
     Raises:
-        CollapseError: where a run or a dataset is missing or unfinished.
+        CollapseError: if a run or a dataset is missing or unfinished.
     """
     groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for run_id in run_ids:
-        provenance = read_manifest(results / "runs" / run_id).get("provenance") or {}
+        provenance = read.read_manifest(results / "runs" / run_id).get("provenance") or {}
         groups.setdefault(tuple(_flat(provenance)), []).append(run_id)
     if len(groups) == 1:
         groups = {pairs: ["all runs"] for pairs in groups}
-    for dataset in datasets:
-        for name, provenance in _of_dataset(results, dataset):
+    for path in datasets:
+        for name, provenance in _of_dataset(results, path):
             members = groups.setdefault(tuple(_flat(provenance)), [])
             members += [name] if name not in members else []
     return [(", ".join(members), dict(pairs)) for pairs, members in groups.items()]
 
 
-def _of_dataset(results: Path, dataset: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    manifest = manifest_of(results / f"{dataset}.zarr")
-    try:
-        provenance = json.loads(manifest.read_text(encoding="utf-8"))["provenance"]
-    except OSError:
-        raise CollapseError(f"{manifest}: missing; make the dataset before making the report") from None
-    except (ValueError, KeyError, TypeError):
-        raise CollapseError(f"{manifest}: is not a manifest; delete it and make the dataset again") from None
-    yield from ((f"slices of {dataset}", one) for one in provenance.get("slices", []))
-    yield dataset, {key: value for key, value in provenance.items() if key != "slices"}
+def _of_dataset(results: Path, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    provenance = dataset.read_manifest(results / f"{name}.zarr").get("provenance") or {}
+    yield from ((f"slices of {name}", one) for one in provenance.get("slices", []))
+    yield name, {key: value for key, value in provenance.items() if key != "slices"}
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

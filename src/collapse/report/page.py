@@ -1,4 +1,4 @@
-"""What the report says, gathered from files that earlier stages wrote, and its page."""
+"""The report: one page, written from the files of earlier stages."""
 
 import base64
 import math
@@ -10,16 +10,15 @@ import pandas as pd
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from collapse.claims.table import MARKS, ClaimRow, counts
+from collapse.analysis.summary import read_table
+from collapse.claims.table import MARKS, ClaimRow, counts, read_claims
 from collapse.config.root import Config
 from collapse.errors import CollapseError
-from collapse.figures.captions import in_paper, shown
+from collapse.figures.family import EVERY_RUN, OVERVIEW, Family, load_family
 from collapse.figures.labels import Row, learning_rate, outcome, run_label
+from collapse.files import write_atomic
 from collapse.pipeline.gallery import Figure, figures
 from collapse.report.origins import origins
-
-MAPS = "tsim_heatmap"
-"""The family that has a picture of every run."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +30,26 @@ class Picture:
     caption: str
     png: str
     """The picture, base64."""
-    small: bool
-    """Whether it is one of the maps, which stand side by side under one caption."""
+
+
+def write_report(config: Config, results: Path, summary: Path, claims: Path, out: Path) -> None:
+    """Write the report as one HTML file.
+
+    Args:
+        config: The whole config.
+        results: Its results folder, `results/<name>`.
+        summary: The summary of the runs, CSV.
+        claims: The table of claims, CSV.
+        out: HTML file to write.
+
+    Raises:
+        CollapseError: if anything that the report shows is missing or damaged.
+    """
+    write_atomic(out, render(config, results, read_table(summary), read_claims(claims)))
 
 
 def render(config: Config, results: Path, summary: pd.DataFrame, claims: Sequence[ClaimRow]) -> str:
-    """The report's HTML: nothing in it refers to anything outside it.
+    """The report's HTML, which refers to nothing outside itself.
 
     Args:
         config: The whole config.
@@ -45,7 +58,7 @@ def render(config: Config, results: Path, summary: pd.DataFrame, claims: Sequenc
         claims: The table of claims.
 
     Raises:
-        CollapseError: where a figure, a run, a dataset, or a run's row in the summary is missing.
+        CollapseError: if a figure, a run, a dataset, or a run's row in the summary is missing.
     """
     rows = rows_of(config, summary)
     environment = Environment(
@@ -54,7 +67,13 @@ def render(config: Config, results: Path, summary: pd.DataFrame, claims: Sequenc
     )  # fmt: skip
     environment.filters |= {"lr": learning_rate, "number": _number}
     drawn = figures(config)
-    pictures = [_picture(figure, rows, results) for figure in drawn.values()]
+    sections: dict[str, list[Picture]] = {}
+    maps: dict[str, list[Picture]] = {}
+    for figure in drawn.values():
+        family = load_family(figure.family)
+        shelf, key = (maps, family.caption) if family.category == EVERY_RUN else (sections, family.category)
+        shelf.setdefault(key, []).append(_picture(figure, family, rows, results))
+    pictures = [picture for shown in (*sections.values(), *maps.values()) for picture in shown]
     datasets = dict.fromkeys(figure.data for figure in drawn.values() if figure.data)
     return environment.get_template("report.html.j2").render(
         name=config.name,
@@ -63,8 +82,9 @@ def render(config: Config, results: Path, summary: pd.DataFrame, claims: Sequenc
         linked=linked(claims, drawn),
         headings={picture.anchor: picture.heading for picture in pictures},
         rows=rows,
-        pictures=pictures,
-        maps_caption=shown(MAPS),
+        overview=sections.pop(OVERVIEW, []),
+        sections=sections,
+        maps=maps,
         config=yaml.safe_dump(config.canonical(), sort_keys=False),
         origins=origins(results, list(rows), list(datasets)),
     )
@@ -74,7 +94,7 @@ def rows_of(config: Config, summary: pd.DataFrame) -> dict[str, Row]:
     """The summary's rows of the config's runs, in the config's order.
 
     Raises:
-        CollapseError: where a run has no row.
+        CollapseError: if a run has no row.
     """
     missing = [run_id for run_id in config.runs if run_id not in summary.index]
     if missing:
@@ -120,17 +140,17 @@ def linked(claims: Sequence[ClaimRow], figures: Mapping[str, Figure]) -> dict[st
     return {claim.figure: names[claim.figure] for claim in claims if claim.figure in names}
 
 
-def _picture(figure: Figure, rows: Mapping[str, Row], results: Path) -> Picture:
+def _picture(figure: Figure, family: Family, rows: Mapping[str, Row], results: Path) -> Picture:
     path = results / "figures" / f"{figure.name}.png"
     if not path.is_file():
         raise CollapseError(f"{path}: the figure is missing; draw it before making the report")
     png = base64.b64encode(path.read_bytes()).decode()
-    about = "".join(f"{run_label(rows[r])}: {outcome(rows[r])}. " for r in figure.runs.get("run", ()))
-    if figure.family == MAPS:
-        return Picture(figure.name, figure.runs["run"][0], about, png, small=True)
+    run_ids = figure.runs.get("run", ())
+    about = "".join(f"{run_label(rows[run_id])}: {outcome(rows[run_id])}. " for run_id in run_ids)
+    if family.category == EVERY_RUN:
+        return Picture(figure.name, run_ids[0], about, png)
     heading = f"Figure {figure.number}" if figure.number is not None else figure.family.replace("_", " ").capitalize()
-    text = " ".join(filter(None, [about + shown(figure.family), in_paper(figure.family, figure.number)]))
-    return Picture(figure.name, heading, text, png, small=False)
+    return Picture(figure.name, heading, about + family.full_caption(figure.number), png)
 
 
 def _number(value: float, digits: int = 3) -> str:
