@@ -35,7 +35,8 @@ def test_a_training_that_asked_for_gpus_runs_on_nothing_else(
         "--dry-run", "--printshellcmds", "--quiet=host", f"--configfile={clean.write_config(miniature)}", *options
     )
     assert ran.returncode == 0, ran.stdout
-    assert set(re.findall(r'--execution .*?"device":"(\w+)"', ran.stdout)) == {device}
+    assert len(trainings := re.findall(r"collapse train .*", ran.stdout)) == 2
+    assert {"--device cuda" in training for training in trainings} == {device == "cuda"}
 
 
 def test_text_is_tokenized_by_as_many_threads_as_the_job_has(clean: Any, miniature: dict[str, Any]) -> None:
@@ -44,4 +45,4 @@ def test_text_is_tokenized_by_as_many_threads_as_the_job_has(clean: Any, miniatu
     for cores, threads in ((3, 3), (64, 4)):
         ran = clean.snakemake(*options, f"--configfile={clean.write_config(miniature)}", f"--cores={cores}")
         assert ran.returncode == 0, ran.stdout
-        assert re.findall(r"corpus\.tokenize .* --threads (\d+)", ran.stdout) == [str(threads)]
+        assert re.findall(r"collapse tokenize .* --threads (\d+)", ran.stdout) == [str(threads)]

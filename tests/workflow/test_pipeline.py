@@ -49,7 +49,7 @@ def test_every_run_is_stored_whole(config: Config, paths: ResultPaths) -> None:
     assert set(open_runs(paths.root).children) == set(config.runs)
 
 
-def test_the_summary_has_a_row_a_run(config: Config, paths: ResultPaths) -> None:
+def test_the_summary_has_one_row_per_run(config: Config, paths: ResultPaths) -> None:
     summary = pd.read_csv(paths.root / "summary.csv", index_col="run_id")
     assert list(summary.index) == list(config.runs)
     assert list(summary["lr"]) == [1e-3, 1e-2]
@@ -141,7 +141,7 @@ def test_a_second_snakemake_on_the_same_results_is_refused(finished: Any, miniat
     assert "no other Snakemake process is trying to create the same files" in second.stdout
 
 
-def test_after_a_kill_the_same_command_goes_on_from_the_checkpoint(finished: Any, miniature: dict[str, Any]) -> None:
+def test_after_a_kill_the_same_command_resumes_from_the_checkpoint(finished: Any, miniature: dict[str, Any]) -> None:
     miniature |= {"name": "killed", "grid": {"product": {"lr": [1e-3]}}}
     miniature["training"] |= {"steps": 400}
     miniature["execution"] |= {"checkpoint_every": 10}
@@ -157,7 +157,7 @@ def test_after_a_kill_the_same_command_goes_on_from_the_checkpoint(finished: Any
     assert finished.snakemake(f"--configfile={configfile}", "--unlock").returncode == 0
     resumed = finished.snakemake("--cores=1", f"--configfile={configfile}", target)
     assert resumed.returncode == 0, resumed.stdout
-    assert f"{run_id}: going on from the checkpoint of step " in resumed.stdout
+    assert f"{run_id}: resuming from the checkpoint of step " in resumed.stdout
     assert open_run(results / "runs" / run_id).sizes["step"] == 400
     log = (results / f"logs/train/{run_id}.attempts.log").read_text()
     assert len(re.findall(r"^attempt of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d on \S+$", log, re.M)) == 2
@@ -175,6 +175,6 @@ def test_a_failing_run_stops_neither_the_others_nor_loses_anything(finished: Any
     ran = finished.snakemake("--cores=2", f"--configfile={configfile}")
     assert ran.returncode != 0
     assert ran.stdout.count("error: ") == 6
-    assert ran.stdout.count("returned non-zero exit status 1") == 6  # the stage's own, not that of the tee behind it
+    assert ran.stdout.count("returned non-zero exit status 1") == 6
     assert "Traceback" not in ran.stdout
     assert (stored / "manifest.json").exists()

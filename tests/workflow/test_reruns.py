@@ -17,26 +17,36 @@ FIGURES_OF_RUNS = {
     "tsim_heatmap": 2,
     "overview": 1,
 }
-FIGURES = FIGURES_OF_RUNS | {"initialization_figure": 9}
+FIGURES = FIGURES_OF_RUNS | {"at initialization": 9}
 RUNS = {"train": 2, "summary": 1, **FIGURES_OF_RUNS, "report": 1}
-INCREMENTS = {"increments_slice": 1, "increments": 1}
-PROBES_OF_TEXT = INCREMENTS | {"attention_slice": 2, "attention": 1, "approximations": 1}
+INCREMENTS = {"slice of increments": 1, "increments": 1}
+PROBES_OF_TEXT = INCREMENTS | {"slice of attention": 2, "attention": 1, "approximations": 1}
 DRAWS = {"collapsed_states": 1, "swiglu_moment": 1, "concentration": 1}
 
 
 def shown(**jobs: int) -> dict[str, int]:
-    """Jobs of probes and theory, and what follows from them; `initialization_figure` says how many figures."""
+    """Jobs of datasets, and what follows from them."""
     return {**jobs, "claims": 1, "report": 1}
 
 
-STACKS = shown(**PROBES_OF_TEXT, initialization_figure=7)
+STACKS = shown(**PROBES_OF_TEXT, **{"at initialization": 7})
 EVERYTHING = {"tokenizer": 1, "tokenize": 1, **RUNS, **PROBES_OF_TEXT, **DRAWS, **FIGURES, "claims": 1}
 
 Config = dict[str, Any]
 
 
+def what(job: Any) -> str:
+    """A job by its rule, or where one rule serves many by what it makes: a dataset, or a family of figures."""
+    stem = Path(job.output).stem
+    if job.rule == "figure":
+        return next((family for family in FIGURES_OF_RUNS if family in stem), "at initialization")
+    if job.rule == "slice":
+        return f"slice of {stem.split('-')[0]}"
+    return stem if job.rule in ("dataset", "join") else str(job.rule)
+
+
 def rules(jobs: Any) -> dict[str, int]:
-    return dict(Counter(job.rule for job in jobs))
+    return dict(Counter(map(what, jobs)))
 
 
 def respell(config: Config) -> Config:
@@ -69,7 +79,7 @@ CONFIG_CHANGES: list[Any] = [
     pytest.param(reorder, {}, id="keys reordered"),
     pytest.param(add("grid", extra=[{"lr": 1e-3}, {"lr": 0.01, "seed": 0}]), {"report": 1}, id="duplicate runs added"),
     pytest.param(add("execution", threads=2, micro_batch_size=2, log_seconds=9), {}, id="execution changed"),
-    pytest.param(add("training", time_limit=3600), {}, id="time limit set"),
+    pytest.param(add("execution", time_limit=3600), {}, id="time limit set"),
     pytest.param(add("figures", dpi=70), FIGURES | {"report": 1}, id="style key changed"),
     pytest.param(add("figures", layer_stride=5, window=2), FIGURES | {"report": 1}, id="two style numbers swapped"),
     pytest.param(
@@ -82,11 +92,11 @@ CONFIG_CHANGES: list[Any] = [
         {"tokenizer": 1, "tokenize": 1, **RUNS, **STACKS},
         id="token key changed",
     ),
-    pytest.param(add("probe", seeds=3), shown(**INCREMENTS, initialization_figure=4), id="a seed more"),
+    pytest.param(add("probe", seeds=3), shown(**INCREMENTS, **{"at initialization": 4}), id="a seed more"),
     pytest.param(add("probe", window=1), STACKS, id="another window"),
     pytest.param(
         add("monte_carlo", seed=1),
-        shown(**DRAWS, approximations=1, initialization_figure=3),
+        shown(**DRAWS, approximations=1, **{"at initialization": 3}),
         id="seed of the draws changed",
     ),
     pytest.param(lambda config: config | {"name": "other"}, EVERYTHING, id="name changed"),
@@ -148,9 +158,9 @@ CODE_CHANGES = [
     pytest.param("training/schedule.py", RUNS, id="the training's code"),
     pytest.param("model/decoder.py", RUNS | STACKS | {"collapsed_states": 1}, id="the model's code"),
     pytest.param("corpus/tokenize.py", {"tokenize": 1, **RUNS, **STACKS}, id="the tokenization's code"),
-    pytest.param("probes/increments.py", shown(**INCREMENTS, initialization_figure=4), id="a probe's code"),
-    pytest.param("theory/concentration.py", shown(concentration=1, initialization_figure=1), id="the theory's code"),
-    pytest.param("analysis/claims.py", {"claims": 1, "report": 1}, id="the claims' code"),
+    pytest.param("probes/increments.py", shown(**INCREMENTS, **{"at initialization": 4}), id="a probe's code"),
+    pytest.param("theory/concentration.py", shown(concentration=1, **{"at initialization": 1}), id="the theory's code"),
+    pytest.param("claims/judging.py", {"claims": 1, "report": 1}, id="the claims' code"),
     pytest.param("cli.py", {}, id="the command line's code"),
 ]
 
@@ -200,7 +210,7 @@ def test_touched_files_rerun_nothing(finished: Any) -> None:
         ("tokens/*/manifest.json", "tokenize"),
         ("summary.csv", "summary"),
         ("claims.csv", "claims"),
-        ("figures/fig02_deescalation.png", "initialization_figure"),
+        ("figures/fig02_deescalation.png", "at initialization"),
     ],
 )
 def test_a_result_that_was_deleted_is_made_again(finished: Any, missing: str, rule: str) -> None:

@@ -1,4 +1,4 @@
-# What the runs did, one row per run; and which statements of the paper hold, one row per claim.
+# The table of runs and the table of claims.
 
 
 rule summary:

@@ -12,7 +12,7 @@ pathvars:
 
 
 wildcard_constraints:
-    run="[^/]+",  # all their names, with 1000 runs, would take longer to match than the rest of the workflow
+    run="[^/]+",  # an alternation of 1000 run ids would take longer to match than the rest of the workflow takes
     corpus_id="|".join(PLAN.corpora) or "none",
     tokens_id="|".join(PLAN.token_stores),
     figure="[^/]+",
@@ -21,8 +21,8 @@ wildcard_constraints:
     last=r"\d+",
 
 
-# A profile of a cluster, known by its slots, sends jobs to other machines. So no rule's threads are limited by the cores
-# of the login node, and as no job prints here, Snakemake itself must say which one failed.
+# The profile of a cluster, recognized by its slots, sends jobs to other machines. So the cores of the login node must
+# not limit a rule's threads. And since no job prints here, Snakemake itself must say which one failed.
 SUBMITS = workflow.exec_mode == ExecMode.DEFAULT and "slots" in workflow.global_resources
 ON_CLUSTER = SUBMITS or workflow.exec_mode == ExecMode.REMOTE
 if SUBMITS:
@@ -30,8 +30,8 @@ if SUBMITS:
     workflow.output_settings.quiet.discard(Quietness.RULES)
 
 
-# A job starts as the site wants it to, and uses the Python that runs Snakemake. The prefix replaces Snakemake's own, and
-# is formatted.
+# Every job runs the site's prelude first, and uses the Python that runs Snakemake. The prefix replaces Snakemake's own.
+# Snakemake formats it, so braces are doubled.
 shell.prefix(
     SITE.prelude.replace("{", "{{").replace("}", "}}")
     + f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH PYTHONUNBUFFERED=1; "

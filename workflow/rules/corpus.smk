@@ -1,5 +1,5 @@
-# Text: the sample corpus where the config asks for it, the tokenizer, the token store. The runs' text and the probes'
-# may differ; each has its id.
+# Text: the sample corpus if the config asks for it, the tokenizer, the token store. The runs and the probes may read
+# different text, under different ids.
 
 
 rule corpus:

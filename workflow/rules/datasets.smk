@@ -1,6 +1,6 @@
-# Everything that is measured without training a run: probes, checks, theory. src/collapse/pipeline/datasets.py has the
-# table. Those over many seeds are measured in slices, one job each. What a stopped job has finished lies in its scratch
-# folder, which is no output.
+# Datasets: probes, checks and theory, which need no run. src/collapse/pipeline/datasets.py lists them. Datasets over
+# many seeds are measured in slices, one job per slice, and joined. A stopped job resumes from its scratch folder, which
+# is no output.
 SLICED = "|".join(name for name in DATASETS if PLAN.slices(name)) or "none"
 WHOLE = "|".join(name for name in DATASETS if not PLAN.slices(name)) or "none"
 

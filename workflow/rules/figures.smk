@@ -1,5 +1,5 @@
-# Every figure of src/collapse/pipeline/gallery.py. Its inputs are the runs, or the dataset, that it shows, and no others:
-# a new run redraws the figures that show it.
+# Every figure of src/collapse/pipeline/gallery.py. Its inputs are only the runs or the dataset that it shows: a new run
+# redraws only the figures that show it.
 
 
 rule figure:
@@ -21,6 +21,6 @@ rule figure:
         slots=1,
     params:
         spec=lambda wildcards: PLAN.figure(wildcards.figure),
-        code=lambda wildcards: PLAN.code(f"figures.{PLAN.figures[wildcards.figure].family}"),
+        code=lambda wildcards: PLAN.figure_code(wildcards.figure),
     shell:
         "collapse figure --configfile {CONFIG:q} --figure {wildcards.figure} --log {log:q}"

@@ -1,4 +1,4 @@
-# Everything on one self-contained page.
+# The report: everything on one self-contained page.
 
 
 rule report:

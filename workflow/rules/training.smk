@@ -1,5 +1,5 @@
-# One training per run. Checkpoints and the history of a training under way live in its scratch folder, which is no
-# output: Snakemake deletes the outputs of a job that was stopped, and the next start resumes from the scratch folder.
+# One training per run. Its checkpoints and history are in a scratch folder, which is no output: Snakemake deletes the
+# outputs of a job that was stopped, and the next start resumes from the scratch folder.
 
 
 rule train:
@@ -18,8 +18,8 @@ rule train:
     params:
         spec=lambda wildcards: PLAN.run(wildcards.run),
         code=PLAN.code("training"),
-        # A job that asked for GPUs takes nothing else. Snakemake does not compare functions of `input`.
+        # A job that asked for GPUs must not fall back to CPUs. Snakemake does not compare functions of `input`.
         device=lambda wildcards, input: SITE.device(PLAN.execution(wildcards.run), ON_CLUSTER),
-    # The shell stays until the training has saved a checkpoint: a scheduler may signal all processes of a job.
+    # A scheduler may signal all processes of a job; the shell waits until the training has saved a checkpoint.
     shell:
         "trap : TERM; collapse train --configfile {CONFIG:q} --run {wildcards.run} {params.device} --log {log:q}"

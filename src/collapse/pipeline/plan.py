@@ -181,6 +181,10 @@ class Plan:
             return [str(self.paths.root / f"{figure.data}.json")]
         return self.manifests(figure.run_ids)
 
+    def figure_code(self, name: str) -> list[str]:
+        """Fingerprints of what draws a figure: its family, and what all families share."""
+        return [self.code("figures.command"), self.code(f"figures.{self.figures[name].family}")]
+
     def figure_group(self, name: str) -> str | None:
         """Small jobs that share one of a cluster's jobs; a group waits for all that its figures show."""
         figure = self.figures[name]
