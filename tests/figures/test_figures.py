@@ -1,7 +1,4 @@
-import importlib
-import json
-import subprocess
-import sys
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,9 +15,12 @@ from PIL import Image
 from collapse.analysis.summary import row
 from collapse.config.analysis import AnalysisConfig
 from collapse.config.figures import FiguresConfig, Palette
+from collapse.errors import CollapseError
 from collapse.figures import frequency_loss, overview
+from collapse.figures.command import draw_figure
+from collapse.figures.family import load_family
 from collapse.figures.gradient_norms import steps_shown
-from collapse.figures.panels import layers_shown, masked, smooth, window
+from collapse.figures.panels import masked, smooth, window
 from collapse.figures.runs import Shown
 from collapse.figures.style import FULL, INK, colour_map, ordered_colours, save, theme
 
@@ -40,12 +40,11 @@ def _strict() -> Iterator[None]:
 
 
 def shown(run: xr.Dataset) -> Shown:
-    return run, row(run, AnalysisConfig())
+    return Shown(run, row(run, AnalysisConfig()))
 
 
 def draw(family: str, run: xr.Dataset) -> Figure:
-    figure: Figure = importlib.import_module(f"collapse.figures.{family}").draw(shown(run), STYLE)
-    return figure
+    return load_family(family).draw(STYLE, run=[shown(run)])
 
 
 def nothing_measured(run: xr.Dataset) -> xr.Dataset:
@@ -121,7 +120,7 @@ def test_layers_and_the_transition_are_marked(make_run: Make) -> None:
     figure = draw("gradient_contribution", run)
     loss, tsim, attention, ffn = figure.axes
     assert [label for label in lines(attention) if not label.startswith("_")] == ["1", "5", "10", "12"]
-    step = shown(run)[1]["transition_step"]
+    step = shown(run).row["transition_step"]
     for ax in (loss, tsim, attention, ffn):
         assert any(list(line.get_xdata()) == [step, step] for line in ax.get_lines())
         assert ax.get_ylabel()
@@ -146,19 +145,6 @@ def test_the_window_covers_the_transition_and_so_many_steps_beside_it(make_run: 
     steps = window(run, about, FiguresConfig(window=20))["step"].values
     assert steps[0] == about["transition_step"] - 20
     assert steps[-1] == about["transition_step"] + about["transition_length"] + 20
-
-
-@pytest.mark.parametrize(
-    ("count", "stride", "layers"),
-    [
-        (48, 5, [1, 5, 10, 15, 20, 25, 30, 35, 40, 45, 48]),
-        (24, 5, [1, 5, 10, 15, 20, 24]),
-        (1, 5, [1]),
-        (3, 1, [1, 2, 3]),
-    ],
-)
-def test_layers_shown(count: int, stride: int, layers: list[int]) -> None:
-    assert layers_shown(count, stride) == layers
 
 
 def test_quotients_of_vanishing_gradients_are_masked_in_the_plot_only(make_run: Make) -> None:
@@ -191,7 +177,7 @@ def test_frequency_loss_of_each_scope(make_run: Make) -> None:
     runs = [make_run("early", steps=40, layers=2, scope=scope, warmup_steps=0) for scope in ("stream", "sequence")]
     runs[1]["freq_loss"] = runs[1]["freq_loss"] - 2
     warm = [make_run(steps=40, layers=2, lr=lr) for lr in (2e-2, 1e-2)]
-    left, right = frequency_loss.draw([shown(run) for run in runs], [shown(run) for run in warm], STYLE).axes
+    left, right = frequency_loss.draw(STYLE, no_warmup=list(map(shown, runs)), warmup=list(map(shown, warm))).axes
     levels = {line.get_ydata()[0] for line in left.get_lines() if line.get_linestyle() == ":" and len(line.get_xdata())}
     assert levels == {float(run["freq_loss"]) for run in runs}
     texts = [text.get_text() for text in right.get_legend().get_texts()]
@@ -200,7 +186,7 @@ def test_frequency_loss_of_each_scope(make_run: Make) -> None:
 
 def test_equal_curves_take_turns_over_one_frequency_loss(make_run: Make) -> None:
     warm = [shown(make_run(steps=60, layers=2, lr=lr)) for lr in (1e-2, 2e-2, 3e-2)]
-    right = frequency_loss.draw([], warm, STYLE).axes[1]
+    right = frequency_loss.draw(STYLE, warmup=warm).axes[1]
     (reference,) = [line for line in right.get_lines() if line.get_linestyle() == ":" and len(line.get_xdata())]
     assert reference.get_color() == INK
     curves = [line for label, line in lines(right).items() if label.startswith("lr ")]
@@ -211,8 +197,8 @@ def test_equal_curves_take_turns_over_one_frequency_loss(make_run: Make) -> None
 
 def test_frequency_loss_without_runs_on_one_side(make_run: Make) -> None:
     run = shown(make_run(steps=12, layers=2))
-    for sides in (([], [run]), ([run], [])):
-        frequency_loss.draw(*sides, STYLE).draw_without_rendering()
+    for side in ("no_warmup", "warmup"):
+        frequency_loss.draw(STYLE, **{side: [run]}).draw_without_rendering()
 
 
 def test_overview_counts_what_happened(make_run: Make) -> None:
@@ -222,7 +208,7 @@ def test_overview_counts_what_happened(make_run: Make) -> None:
         make_run("stable", layers=3, placement="pre"),
         make_run("early", layers=3, scope="batch", warmup_steps=0),
     ]
-    figure = overview.draw([shown(run) for run in runs], shown(runs[0]), STYLE)
+    figure = overview.draw(STYLE, runs=list(map(shown, runs)), collapsing=[shown(runs[0])])
     assert figure.get_suptitle().startswith("2 of 4 runs collapse")
     texts = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert texts == [
@@ -242,12 +228,7 @@ def test_overview_counts_what_happened(make_run: Make) -> None:
 def test_overview_of_short_runs(make_run: Make, steps: int) -> None:
     runs = [shown(make_run(steps=steps, layers=2)), shown(nothing_measured(make_run(steps=steps, layers=2)))]
     for collapsing in runs:
-        overview.draw(runs, collapsing, STYLE).draw_without_rendering()
-
-
-def command(family: str, *options: object) -> subprocess.CompletedProcess[str]:
-    call = [sys.executable, "-W", "error::UserWarning", "-m", f"collapse.figures.{family}", *map(str, options)]
-    return subprocess.run(call, capture_output=True, text=True)
+        overview.draw(STYLE, runs=runs, collapsing=[collapsing]).draw_without_rendering()
 
 
 @pytest.fixture
@@ -257,22 +238,18 @@ def published(make_run: Make, publish_run: Publish, tmp_path: Path) -> Path:
         return publish_run(make_run(steps=40, layers=3), tmp_path)
 
 
-SECTIONS = ("--style", json.dumps({"dpi": 60}), "--analysis", "{}")
-
-
-def test_commands(published: Path, tmp_path: Path) -> None:
-    for family, options in (
-        ("contraction", ("--run", published, "--number", 4)),
-        ("overview", ("--runs", published, "--collapsing", published)),
-        ("frequency_loss", ("--no-warmup", "--warmup", published)),
+def test_draw_figure(published: Path, tmp_path: Path) -> None:
+    for family, inputs, number in (
+        ("contraction", {"run": [published]}, 4),
+        ("overview", {"runs": [published], "collapsing": [published]}, None),
+        ("frequency_loss", {"no_warmup": [], "warmup": [published]}, 6),
     ):
         out = tmp_path / "figures" / f"{family}.png"
-        ran = command(family, *SECTIONS, *options, "--out", out)
-        assert (ran.returncode, ran.stderr) == (0, "")
+        draw_figure(family, inputs, STYLE, AnalysisConfig(), number, out)
         assert out.with_suffix(".pdf").is_file()
         with Image.open(out) as picture:
             assert picture.width == pytest.approx(60 * FULL, abs=1)
-            assert picture.info["Title"].startswith("Figure 4: ") == (family == "contraction")
+            assert picture.info["Title"] == (f"Figure {number}: " if number else "") + load_family(family).title
 
 
 @pytest.mark.parametrize("palette", get_args(Palette))
@@ -282,16 +259,8 @@ def test_palettes_are_continuous(palette: Palette) -> None:
     assert len({tuple(colour) for colour in ordered_colours(style, 12)}) == 12
 
 
-def test_bad_input_is_a_sentence(published: Path, tmp_path: Path) -> None:
-    out = tmp_path / "figure.png"
-    unknown_key = ("--style", '{"pallette": "x"}', "--analysis", "{}", "--run", published)
-    for options, message in (
-        (unknown_key, "--style: pallette: unknown key"),
-        ((*SECTIONS, "--run", tmp_path / "nowhere"), "no run here"),
-    ):
-        ran = command("tsim_heatmap", *options, "--out", out)
-        assert ran.returncode == 1
-        assert ran.stderr.startswith("error: ")
-        assert message in ran.stderr
-        assert ran.stderr.count("\n") == 1
-        assert not out.exists()
+def test_a_missing_run_is_a_sentence(tmp_path: Path) -> None:
+    out, folder = tmp_path / "figure.png", tmp_path / "nowhere"
+    with pytest.raises(CollapseError, match=re.escape(f"{folder}: no run here")):
+        draw_figure("tsim_heatmap", {"run": [folder]}, STYLE, AnalysisConfig(), None, out)
+    assert not out.exists()

@@ -1,10 +1,6 @@
 """Figures of probes and theory."""
 
-import importlib
-import json
 import re
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +14,11 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from PIL import Image
 
+from collapse.config.analysis import AnalysisConfig
 from collapse.config.figures import FiguresConfig
+from collapse.errors import CollapseError
+from collapse.figures.command import draw_figure
+from collapse.figures.family import load_family
 from collapse.figures.style import COLUMN, INK, save, theme
 
 Make = Callable[..., xr.Dataset]
@@ -65,8 +65,7 @@ def _strict() -> Iterator[None]:
 
 
 def draw(family: str, data: xr.Dataset) -> Figure:
-    figure: Figure = importlib.import_module(f"collapse.figures.{family}").draw(data, STYLE)
-    return figure
+    return load_family(family).draw(STYLE, data=data)
 
 
 def curves(ax: mpl.axes.Axes, dashed: bool = False) -> list[mpl.lines.Line2D]:
@@ -213,7 +212,7 @@ def test_moment_and_the_difference_in_standard_errors(make_probe: Make) -> None:
     assert figure.axes[1].get_xlabel()
 
 
-def test_attention_in_per_cent(make_probe: Make) -> None:
+def test_attention_in_percent(make_probe: Make) -> None:
     data = make_probe("attention")
     for ax, name in zip(draw("attention_moment", data).axes, ("delta_attn", "delta_proj"), strict=True):
         np.testing.assert_allclose(curves(ax)[0].get_ydata(), 100 * data[name])
@@ -258,25 +257,18 @@ def test_concentration_below_the_bound_of_its_legend(make_probe: Make) -> None:
             assert (line.get_ydata()[inside] <= np.interp(line.get_xdata()[inside], rate, height) * 1.01).all()
 
 
-def command(family: str, *options: object) -> subprocess.CompletedProcess[str]:
-    call = [sys.executable, "-W", "error::UserWarning", "-m", f"collapse.figures.{family}", *map(str, options)]
-    return subprocess.run(call, capture_output=True, text=True)
-
-
-def test_command(make_probe: Make, publish_probe: Publish, tmp_path: Path) -> None:
+def test_draw_figure(make_probe: Make, publish_probe: Publish, tmp_path: Path) -> None:
     data = publish_probe(make_probe("increments"), tmp_path / "probes" / "increments.zarr")
-    style = ("--style", json.dumps({"dpi": 60}))
     out = tmp_path / "figures" / "fig01_increments.png"
-    ran = command("increments", *style, "--data", data, "--number", 1, "--out", out)
-    assert (ran.returncode, ran.stderr) == (0, "")
+    draw_figure("increments", {"data": [data]}, STYLE, AnalysisConfig(), 1, out)
     with Image.open(out) as picture:
         assert picture.info["Title"] == "Figure 1: One-step increments of token similarity at initialization"
     assert out.with_suffix(".pdf").is_file()
     data.with_suffix(".json").unlink()
-    ran = command("row_norms", *style, "--data", data, "--out", tmp_path / "row_norms.png")
-    assert ran.returncode == 1
-    assert ran.stderr.startswith("error: ") and "missing or unfinished" in ran.stderr
-    assert not (tmp_path / "row_norms.png").exists()
+    out = tmp_path / "row_norms.png"
+    with pytest.raises(CollapseError, match="missing or unfinished"):
+        draw_figure("row_norms", {"data": [data]}, STYLE, AnalysisConfig(), None, out)
+    assert not out.exists()
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
