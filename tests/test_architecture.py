@@ -103,7 +103,7 @@ WORKFLOW = [PACKAGE.parents[1] / "Snakefile", *(PACKAGE.parents[1] / "workflow/r
 
 
 def test_parsing_the_workflow_imports_pipeline_and_config_only() -> None:
-    """A login node is shared: what Snakefile and rules import stays light. What a hook imports, it imports when called."""
+    """A login node is shared: what Snakefile and rules import stays light. A hook imports when it is called."""
     text = "\n".join(path.read_text(encoding="utf-8") for path in WORKFLOW)
     names = set(re.findall(r"^from (collapse\.[\w.]+) import", text, flags=re.MULTILINE))
     assert {part(name) for name in names} == {"config", "pipeline"}

@@ -20,7 +20,9 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = copy_project(tmp_path_factory.mktemp("extended"))
     assert len(DIFFS) == 2
     for diff in DIFFS:
-        ran = subprocess.run(["patch", "-p1", "--fuzz=0"], cwd=project.folder, input=diff, capture_output=True, text=True)
+        ran = subprocess.run(
+            ["patch", "-p1", "--fuzz=0"], cwd=project.folder, input=diff, capture_output=True, text=True
+        )
         assert ran.returncode == 0, ran.stdout + ran.stderr
     return project
 
