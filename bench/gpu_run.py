@@ -10,9 +10,7 @@ import re
 import subprocess
 import sys
 import time
-from argparse import Namespace
 from collections import Counter
-from functools import partial
 from pathlib import Path
 from pydoc_data import topics
 from typing import Any
@@ -206,16 +204,12 @@ def draw(config: Config, run: Path) -> None:
     if missing := lacking(FIGURES):
         print(f"the figures: not drawn, since there is no {', no '.join(missing)}")
         return
-    from collapse.figures import contraction, frequency_loss, gradient_contribution, gradient_norms
-    from collapse.figures.command import draw_and_save
-    from collapse.figures.runs import show
+    from collapse.figures.command import draw_figure
 
-    style = json.dumps({key: value for key, value in config.figures.canonical().items() if key != "roles"})
-    shown = show(run, Namespace(analysis=json.dumps(config.analysis.canonical())))
     folder = run.parents[1] / "figures"
-    folder.mkdir(parents=True, exist_ok=True)
-    for number, family in enumerate((gradient_contribution, contraction, gradient_norms, frequency_loss), start=3):
-        out = folder / f"fig{number:02d}_{family.__name__.rpartition('.')[2]}.png"
-        arguments: Any = ([shown], []) if family is frequency_loss else (shown,)
-        draw_and_save(Namespace(style=style, number=number, out=out), family.ABOUT, partial(family.draw, *arguments))
+    of_one_run = ("gradient_contribution", "contraction", "gradient_norms")
+    for number, family in enumerate((*of_one_run, "frequency_loss"), start=3):
+        inputs = {"run": [run]} if family in of_one_run else {"no_warmup": [run], "warmup": []}
+        out = folder / f"fig{number:02d}_{family}.png"
+        draw_figure(family, inputs, config.figures, config.analysis, number, out)
         print(f"the figures: {out}")

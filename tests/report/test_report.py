@@ -2,8 +2,6 @@ import base64
 import json
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,10 +13,10 @@ import xarray as xr
 from collapse.analysis.summary import table
 from collapse.config.root import Config, parse
 from collapse.errors import CollapseError
-from collapse.figures.captions import in_paper, shown
+from collapse.figures.family import load_family
 from collapse.pipeline.gallery import figures
 from collapse.report.origins import origins
-from collapse.report.page import findings, render
+from collapse.report.page import findings, render, write_report
 from collapse.store.dataset import publish_dataset
 
 Make = Callable[..., xr.Dataset]
@@ -66,7 +64,7 @@ def finished(make_run: Make, publish_run: Publish, tmp_path_factory: pytest.Temp
     for name in {figure.data for figure in figures(config).values() if figure.data}:
         manifest = folder / f"{name}.json"
         manifest.parent.mkdir(exist_ok=True)
-        manifest.write_text(json.dumps({"provenance": {"code": "1" * 16}}))
+        manifest.write_text(json.dumps({"digest": "0" * 64, "provenance": {"code": "1" * 16}}))
     (folder / "figures").mkdir()
     for name in figures(config):
         (folder / "figures" / f"{name}.png").write_bytes(PIXEL)
@@ -79,11 +77,11 @@ def results(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "results"))
 
 
-def command(results: Path, config: str = json.dumps(RAW)) -> subprocess.CompletedProcess[str]:
-    options = ["--config", config, "--results", results, "--summary", results / "summary.csv"]
-    options += ["--claims", results / "claims.csv"]
-    call = [sys.executable, "-m", "collapse.report", *options, "--out", results / "report.html"]
-    return subprocess.run(list(map(str, call)), capture_output=True, text=True)
+def report(results: Path) -> str:
+    """The page that `write_report` writes."""
+    out = results / "report.html"
+    write_report(parse(RAW), results, results / "summary.csv", results / "claims.csv", out)
+    return out.read_text(encoding="utf-8")
 
 
 class Page(HTMLParser):
@@ -111,9 +109,7 @@ class Page(HTMLParser):
 
 
 def test_a_whole_self_contained_page(results: Path, config: Config) -> None:
-    ran = command(results)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    html = (results / "report.html").read_text(encoding="utf-8")
+    html = report(results)
     page = Page(html)
     assert page.open == []
     pictures = [reference for reference in page.references if not reference.startswith("#")]
@@ -129,10 +125,7 @@ def test_a_whole_self_contained_page(results: Path, config: Config) -> None:
 
 
 def test_equal_results_give_equal_pages(results: Path) -> None:
-    command(results)
-    first = (results / "report.html").read_bytes()
-    command(results)
-    assert (results / "report.html").read_bytes() == first
+    assert report(results) == report(results)
 
 
 def test_findings_are_computed(results: Path, config: Config) -> None:
@@ -155,7 +148,7 @@ def test_what_is_missing_is_named(results: Path, config: Config) -> None:
     with pytest.raises(CollapseError, match="summary has no row for run"):
         render(config, results, summary.iloc[1:], [])
     (results / "probes" / "attention.json").unlink()
-    with pytest.raises(CollapseError, match=r"attention\.json: missing; make the dataset"):
+    with pytest.raises(CollapseError, match=r"attention\.zarr: missing or unfinished"):
         render(config, results, summary, [])
     (results / "figures" / "overview.png").unlink()
     with pytest.raises(CollapseError, match=r"overview\.png: the figure is missing"):
@@ -163,8 +156,7 @@ def test_what_is_missing_is_named(results: Path, config: Config) -> None:
 
 
 def test_claims_are_shown_as_text_with_their_verdicts(results: Path) -> None:
-    assert command(results).returncode == 0
-    html = (results / "report.html").read_text(encoding="utf-8")
+    html = report(results)
     text = Page(html).text
     assert "1 claim holds, 2 fail, 1 is undecided." in text
     for part in ("in <i>every</i> layer", "is small & falls", "<script>alert(1)</script>", "0.001235", "2.4 to 2.9"):
@@ -195,18 +187,22 @@ def test_where_datasets_come_from(make_probe: Make, tmp_path: Path) -> None:
     ]
 
 
-def test_bad_input_is_a_sentence(results: Path) -> None:
-    for text, message in (("{", "should be JSON"), (json.dumps(RAW | {"nam": 1}), "nam: unknown key")):
-        ran = command(results, text)
-        assert ran.returncode == 1
-        assert ran.stderr.startswith("error: --config")
-        assert message in ran.stderr
-        assert not (results / "report.html").exists()
-
-
-def test_every_figure_has_a_caption(config: Config) -> None:
-    for figure in figures(config).values():
-        assert shown(figure.family)
-        assert (in_paper(figure.family, figure.number) is None) == (figure.number is None)
-    assert "step 1979" in str(in_paper("contraction", 11))
-    assert "1.8e-3" in str(in_paper("gradient_norms", 20))
+def test_figures_stand_in_the_sections_of_their_categories(results: Path, config: Config) -> None:
+    html = report(results)
+    drawn = figures(config).values()
+    categories = list(dict.fromkeys(load_family(figure.family).category for figure in drawn))
+    assert set(categories) == {"At initialization", "Runs", "Overview", "Every run over depth"}
+    order = ["overview", "claims", "runs", "figures", "maps"]
+    places = [html.index(f' id="{anchor}"') for anchor in order]
+    assert places == sorted(places)
+    headings = {
+        "At initialization": html.index("<h3>At initialization</h3>"),
+        "Runs": html.index("<h3>Runs</h3>"),
+        "Every run over depth": html.index(' id="maps"'),
+    }
+    for figure in drawn:
+        category = load_family(figure.family).category
+        if category in headings:
+            place = html.index(f'<figure id="{figure.name}"')
+            assert max((start, name) for name, start in headings.items() if start < place)[1] == category
+    assert html.count(load_family("tsim_heatmap").caption) == 1
