@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import digamma
 
 from collapse.theory.domain import Values, positive, whole, within
 
@@ -36,13 +37,7 @@ def harmonic_number(n: ArrayLike) -> Values:
     Raises:
         ValueError: where n is not a whole number of at least 1.
     """
-    n = whole("n", n, 1)
-    direct = np.concatenate([[0.0], np.cumsum(1 / np.arange(1.0, 33))])
-    inverse = 1 / (n * n)
-    # From n = 33 on, the first term left out of Euler and Maclaurin's series is below 1e-17.
-    tail = inverse * (-1 / 12 + inverse * (1 / 120 + inverse * (-1 / 252 + inverse / 240)))
-    series = np.log(n) + np.euler_gamma + 1 / (2 * n) + tail
-    return np.where(n < len(direct), direct[np.minimum(n, 32).astype(int)], series)[()]
+    return np.asarray(digamma(whole("n", n, 1) + 1) + np.euler_gamma)[()]
 
 
 def token_correlation(t: ArrayLike, n: ArrayLike) -> Values:
