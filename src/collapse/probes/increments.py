@@ -205,44 +205,41 @@ def measure_seed(
 def _with_predictions(data: xr.Dataset, spec: Spec, edges: NDArray[np.int64]) -> xr.Dataset:
     """Adds what the closed forms say at the measured token similarities."""
     n, width, layers = spec.model.sequence_length, spec.model.width, spec.model.layers
-    dims = (*SETTING, *SITE)
-    amount, predicted, recursion = (np.full(data["tsim_x"].shape, np.nan) for _ in range(3))
-    rows = np.full(data["row_square"].shape, np.nan)
-    measured = np.isfinite(data["tsim_x"].values).all((-2, -1))
-    for index, placement in enumerate(spec.placements):
-        chosen = np.zeros_like(measured)
-        chosen[:, index] = measured[:, index]
-        _, _, scale_index, a_index, _ = np.nonzero(chosen)
-        scale, a = np.array(spec.variance_scales)[scale_index], np.array(spec.deescalations)[a_index]
-        ffn_scale = scale if spec.variance_target == "all" else np.ones_like(scale)
-        t, square = data["tsim_x"].values[chosen], data["mean_square"].values[chosen]
-        s = np.stack([scale, ffn_scale], -1)[:, None, :] ** 2 / 9 / square
-        amount[chosen] = s
-        predicted[chosen] = np.stack(
-            [
-                attention_increment(s[..., 0], t[..., 0], n, a[:, None]),
-                ffn_increment(s[..., 1], t[..., 1], n, ffn_scale[:, None] / 3),
-            ],
-            -1,
-        )
-        start = (t[:, 0, 0], a, spec.variance_target, square[:, 0, 0])
-        recursion[chosen] = depth_recursion(placement, n, layers, scale, *start).tsim_y
-        if placement == "post":
-            weight_variance = ((1 - a) ** 2 * scale**2 / 9 / width)[:, None]
-            first, last = (attention_row_norm(i, t[..., 0], n, width, weight_variance) / width for i in (1, n))
-            beta = (first - last) / (1 - 1 / n)
-            inverse = _bin_means(1 / np.arange(1.0, n + 1), edges)
-            branches = np.full((*t.shape, len(inverse)), np.nan)
-            branches[:, :, 0] = (first - beta)[..., None] + beta[..., None] * inverse
-            rows[chosen] = branches
+    is_measured, is_attention = data["tsim_x"].notnull(), data["sublayer"] == "attention"
+    t, square = data["tsim_x"].fillna(0.5), data["mean_square"].fillna(1.0)  # any value that the closed forms accept
+    scale, a = data["variance_scale"], data["deescalation"]
+    ffn_scale = scale if spec.variance_target == "all" else xr.ones_like(scale)
+    amount = xr.where(is_attention, scale, ffn_scale) ** 2 / 9 / square
+    attention = xr.apply_ufunc(attention_increment, amount, t, n, a)
+    predicted = attention.where(is_attention, xr.apply_ufunc(ffn_increment, amount, t, n, ffn_scale / 3))
+    start = {"sublayer": "attention", "layer": 1}
+
+    def recursion(placement: str) -> xr.DataArray:
+        def run(scale: Array, t0: Array, a: Array, square: Array) -> Array:
+            return depth_recursion(placement, n, layers, scale, t0, a, spec.variance_target, square).tsim_y
+
+        of_placement = [part.sel(start, drop=True).sel(placement=placement, drop=True) for part in (t, square)]
+        found: xr.DataArray = xr.apply_ufunc(run, scale, of_placement[0], a, of_placement[1], output_core_dims=[SITE])
+        return found
+
+    # Lemma C.5: alpha + beta/i, of which the means over a bin take the mean of 1/i.
+    weight_variance = (1 - a) ** 2 * scale**2 / 9 / width
+    first, last = (xr.apply_ufunc(attention_row_norm, i, t, n, width, weight_variance) / width for i in (1, n))
+    beta = (first - last) / (1 - 1 / n)
+    inverse = xr.DataArray(_bin_means(1 / np.arange(1.0, n + 1), edges), dims="position")
+    rows = (first - beta + beta * inverse).where(is_attention & (data["placement"] == "post"))
     # The difference of whichever of the two is small, and so holds more digits.
     near_collapse = data["tdiv_x"] - data["tdiv_y"]
+    added = {
+        "increment": near_collapse.where(data["tsim_x"] > 0.5, data["tsim_y"] - data["tsim_x"]),
+        "amount": amount,
+        "increment_predicted": predicted,
+        "tsim_y_recursion": xr.concat([recursion(name) for name in spec.placements], data["placement"]),
+        "row_square_predicted": rows,
+    }
+    dims = (*SETTING, *SITE, "position")
     return data.assign(
-        increment=near_collapse.where(data["tsim_x"] > 0.5, data["tsim_y"] - data["tsim_x"]),
-        amount=(dims, amount),
-        increment_predicted=(dims, predicted),
-        tsim_y_recursion=(dims, recursion),
-        row_square_predicted=((*dims, "position"), rows),
+        {name: v.where(is_measured).transpose(*dims, missing_dims="ignore") for name, v in added.items()}
     )
 
 
