@@ -97,12 +97,12 @@ def test_gc_lists_the_rest_and_removes_it_only_when_told(project: ResultPaths, c
     lines = printed.splitlines()
     assert code == 0
     assert {line.split()[-1] for line in lines[:-1]} == {str(path) for path in stale}
-    assert all("1 kB" in line for line in lines[:-1])
-    assert lines[-1] == "5 to remove, 5 kB: collapse gc --remove"
+    assert all("1.0 kB" in line for line in lines[:-1])
+    assert lines[-1] == "5 to remove, 5.0 kB: collapse gc --remove"
     assert all(path.exists() for path in stale)
 
     code, printed, _ = collapse("gc", "--remove")
-    assert code == 0 and printed.endswith("removed 5, 5 kB\n")
+    assert code == 0 and printed.endswith("removed 5, 5.0 kB\n")
     assert not any(path.exists() for path in stale)
     assert len(list(project.root.rglob("file"))) == 4
 

@@ -218,7 +218,7 @@ def gc(
     By default all of config/*.yaml count. Only results of their names are looked at.
     """
     from collapse.upkeep.gc import leftovers, refuse_while_running
-    from collapse.upkeep.page import scaled
+    from collapse.upkeep.page import size as readable
 
     files = configfile or sorted(path for path in CONFIGS.glob("*.yaml") if not path.name.startswith("site."))
     if not files:
@@ -232,15 +232,15 @@ def gc(
     for leftover in found:
         size = leftover.size
         total += size
-        typer.echo(f"{leftover.kind:8} {scaled(size, 'B'):>8}  {leftover.path}")
+        typer.echo(f"{leftover.kind:8} {readable(size):>9}  {leftover.path}")
         if remove:
             leftover.remove()
     if not found:
         typer.echo("nothing to remove: every result belongs to a config")
     elif remove:
-        typer.echo(f"removed {len(found)}, {scaled(total, 'B')}")
+        typer.echo(f"removed {len(found)}, {readable(total)}")
     else:
-        typer.echo(f"{len(found)} to remove, {scaled(total, 'B')}: collapse gc --remove")
+        typer.echo(f"{len(found)} to remove, {readable(total)}: collapse gc --remove")
 
 
 @app.command()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import xarray as xr
+from collapse.report.claims import read_claims
 
 from collapse.analysis.summary import table
 from collapse.config.root import Config, parse

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from collapse.launch.progress import Progress
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary

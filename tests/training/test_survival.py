@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 import xarray as xr
+from collapse.launch.progress import Progress
 
 from collapse.errors import CollapseError
 from collapse.files import tree_digest

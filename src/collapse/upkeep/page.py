@@ -1,12 +1,18 @@
 """A forecast for people, and for machines."""
 
-from collections.abc import Iterator, Sequence
+import io
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+
+import humanize
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from collapse.pipeline.cost import Memory
 from collapse.upkeep.forecast import Estimate, Forecast
 
-_PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z")
 _MEMORY = {
     "parameters": "parameters",
     "gradients": "gradients",
@@ -17,14 +23,14 @@ _MEMORY = {
 }
 
 
-def scaled(count: float, unit: str = "") -> str:
-    """A count with three digits and a prefix: `1.38 GFLOP`, `21 G`."""
-    power = 0
-    while abs(count) >= 999.5 and power < len(_PREFIXES) - 1:
-        count /= 1000
-        power += 1
-    digits = f"{count:.0f}" if count >= 99.5 or count == int(count) else f"{count:.3g}"
-    return f"{digits} {_PREFIXES[power]}{unit}".rstrip()
+def count(number: float, unit: str = "") -> str:
+    """A number with three digits and a prefix: `1.38 GFLOP`, `21.0 G`."""
+    return humanize.metric(number, unit, precision=3).strip()
+
+
+def size(number: float) -> str:
+    """Bytes with a prefix: `1.4 MB`."""
+    return humanize.naturalsize(number)
 
 
 def duration(hours: float | None) -> str:
@@ -37,19 +43,23 @@ def duration(hours: float | None) -> str:
     return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} days" if years < 2 else f"{years:.0f} years"
 
 
-def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def _table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Lines of a table whose first column is text, and whose others are numbers."""
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    yield title
-    for cells in (header, ["-" * width for width in widths], *rows):
-        padded = (cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True))
-        yield "  ".join(["", cells[0].ljust(widths[0]), *padded]).rstrip()
+    table = Table(title=title, title_justify="left", title_style="", box=box.SIMPLE_HEAD, show_edge=False)
+    for index, name in enumerate(header):
+        table.add_column(name, justify="right" if index else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    console = Console(file=io.StringIO(), width=1000, color_system=None)
+    with console.capture() as captured:
+        console.print(table)
+    yield from (line.rstrip() for line in captured.get().splitlines() if line.strip())
 
 
 def _runs(forecast: Forecast) -> Iterator[str]:
     rows = [
-        (run.run_id, str(run.standing), f"{run.steps:,}", scaled(run.tokens), scaled(run.flops, "FLOP"),
-         scaled(run.store_bytes, "B"))
+        (run.run_id, str(run.standing), f"{run.steps:,}", count(run.tokens), count(run.flops, "FLOP"),
+         size(run.store_bytes))
         for run in forecast.runs
     ]  # fmt: skip
     return _table("Runs", ("run", "state", "steps", "tokens", "operations", "metrics"), rows)
@@ -59,50 +69,48 @@ def _summary(forecast: Forecast) -> Iterator[str]:
     done, begun, left = (forecast.count(state) for state in ("done", "resumable", "to do"))
     tokens, operations = (sum(getattr(run, name) for run in forecast.runs) for name in ("tokens", "flops"))
     yield (
-        f"{len(forecast.runs)} runs of {scaled(forecast.parameters)} parameters: "
+        f"{len(forecast.runs)} runs of {count(forecast.parameters)} parameters: "
         f"{done} done, {begun} resumable, {left} to do"
     )
     yield (
-        f"all: {scaled(tokens)} tokens, {scaled(operations, 'FLOP')}; "
-        f"left: {scaled(forecast.tokens_left)} tokens, {scaled(forecast.flops_left, 'FLOP')}"
+        f"all: {count(tokens)} tokens, {count(operations, 'FLOP')}; "
+        f"left: {count(forecast.tokens_left)} tokens, {count(forecast.flops_left, 'FLOP')}"
     )
     if other := sum(run.standing.other_code for run in forecast.runs):
         yield f"{other} of those done were trained by other code than there is now (docs/workflow.md)"
 
 
 def _needs(forecast: Forecast) -> Iterator[str]:
-    """Memory a process, a column a precision."""
+    """Memory per process, one column per precision."""
     columns: dict[str, Memory] = {}
     for estimate in forecast.estimates:
         columns.setdefault(f"{estimate.precision} on {'GPU' if estimate.device.is_gpu else 'CPU'}", estimate.memory)
     parts = (*_MEMORY.items(), ("total", "peak"))
-    rows = [(label, *(scaled(getattr(memory, name), "B") for memory in columns.values())) for name, label in parts]
-    return _table("Memory a process", ("what", *columns), rows)
+    rows = [(label, *(size(getattr(memory, name)) for memory in columns.values())) for name, label in parts]
+    return _table("Memory per process", ("what", *columns), rows)
 
 
 def _disk(forecast: Forecast) -> Iterator[str]:
     disk = forecast.disk
     rows = [
-        ("token stores", "known once made" if disk.tokens is None else scaled(disk.tokens, "B")),
-        ("metrics of all runs", scaled(disk.stores, "B")),
-        ("probes", scaled(disk.probes, "B")),
-        ("checkpoints and history of a run under way", scaled(disk.training, "B")),
+        ("token stores", "known once made" if disk.tokens is None else size(disk.tokens)),
+        ("metrics of all runs", size(disk.stores)),
+        ("probes", size(disk.probes)),
+        ("checkpoints and history of a run under way", size(disk.training)),
     ]
     return _table("Disk", ("what", "size"), rows)
 
 
 def _probes(forecast: Forecast) -> Iterator[str]:
-    rows = [
-        (probe.name, str(probe.jobs), str(probe.done), scaled(1e6 * probe.memory_mb, "B")) for probe in forecast.probes
-    ]
-    return _table("Probes and theory (snakemake initialization)", ("dataset", "jobs", "done", "memory a job"), rows)
+    rows = [(probe.name, str(probe.jobs), str(probe.done), size(1e6 * probe.memory_mb)) for probe in forecast.probes]
+    return _table("Probes and theory (snakemake initialization)", ("dataset", "jobs", "done", "memory per job"), rows)
 
 
 def _device(estimate: Estimate) -> tuple[str, ...]:
-    memory = scaled(estimate.memory.total, "B")
+    memory = size(estimate.memory.total)
     if estimate.device.memory is not None:
-        memory += f" of {scaled(estimate.device.memory, 'B')}" + ("" if estimate.fits else ": TOO LITTLE")
-    rate = "?" if estimate.rate is None else scaled(estimate.rate, "FLOP/s")
+        memory += f" of {count(estimate.device.memory, 'B')}" + ("" if estimate.fits else ": TOO LITTLE")
+    rate = "?" if estimate.rate is None else count(estimate.rate, "FLOP/s")
     return (
         f"{estimate.devices} x {estimate.device.name}",
         memory,
