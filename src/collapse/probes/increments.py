@@ -209,7 +209,7 @@ def _with_predictions(data: xr.Dataset, spec: Spec, edges: NDArray[np.int64]) ->
     t, square = data["tsim_x"].fillna(0.5), data["mean_square"].fillna(1.0)  # any value that the closed forms accept
     scale, a = data["variance_scale"], data["deescalation"]
     ffn_scale = scale if spec.variance_target == "all" else xr.ones_like(scale)
-    amount = xr.where(is_attention, scale, ffn_scale) ** 2 / 9 / square
+    amount = scale.where(is_attention, ffn_scale) ** 2 / 9 / square
     attention = xr.apply_ufunc(attention_increment, amount, t, n, a)
     predicted = attention.where(is_attention, xr.apply_ufunc(ffn_increment, amount, t, n, ffn_scale / 3))
     start = {"sublayer": "attention", "layer": 1}
