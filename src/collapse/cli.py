@@ -169,24 +169,24 @@ def report(configfile: ConfigFile = DEFAULT, log: Log = None) -> None:
     _job(lambda: jobs.report(Plan(load(configfile))), log)
 
 
-def _parts(config: Config) -> dict[str, list[str]]:
-    """Parts that each run plays in the figures."""
+def _roles(config: Config) -> dict[str, list[str]]:
+    """Roles that each run plays in the figures."""
     cast = roles(config)
     single = {"collapsing": cast.collapsing, "second seed": cast.second_seed, "stable": cast.stable}
-    played = [(run_id, part) for part, run_id in single.items() if run_id]
+    played = [(run_id, role) for role, run_id in single.items() if run_id]
     played += [(run_id, f"ablation {index}") for index, run_id in enumerate(cast.ablations, start=1)]
     played += [(run_id, f"no warmup, {config.runs[run_id].training.scope}") for run_id in cast.no_warmup]
-    return {run_id: [part for played_by, part in played if played_by == run_id] for run_id in config.runs}
+    return {run_id: [role for player, role in played if player == run_id] for run_id in config.runs}
 
 
 @app.command()
 def runs(configfile: ConfigFile = DEFAULT) -> None:
-    """List the runs of a config, the parts they play in the figures, and whether they are finished."""
+    """List the runs of a config, their roles in the figures, and whether they are finished."""
     from collapse.upkeep.states import standing
 
     plan = Plan(load(configfile))
-    for run_id, parts in _parts(plan.config).items():
-        typer.echo(f"{run_id:45} {standing(plan, run_id)!s:24} {', '.join(parts)}".rstrip())
+    for run_id, played in _roles(plan.config).items():
+        typer.echo(f"{run_id:45} {standing(plan, run_id)!s:24} {', '.join(played)}".rstrip())
 
 
 @app.command()
