@@ -26,7 +26,7 @@ JOBS = "Jobs of the workflow: `make results` runs them all"
 ConfigFile = Annotated[Path, typer.Option(help="The config.")]
 ConfigFiles = Annotated[list[Path], typer.Option("--configfile", help="A config; repeat for several.")]
 Log = Annotated[Path | None, typer.Option(help="Append everything that is printed to this file, too.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads; by default execution.threads.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads; by default as the config says.")]
 
 
 def _known(kind: str, name: str, names: Sequence[str], configfile: Path) -> str:
@@ -120,8 +120,8 @@ def probe(
 
     def work() -> None:
         plan = Plan(load(configfile))
-        slices, count = plan.slices(_known("dataset", dataset, [*DATASETS], configfile)), threads
-        count = plan.config.execution.threads if count is None else count
+        slices = plan.slices(_known("dataset", dataset, [*DATASETS], configfile))
+        count = threads or plan.threads(dataset)
         if join and slices:
             jobs.join(plan, dataset, count)
         elif seeds is None and not slices:

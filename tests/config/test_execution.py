@@ -35,7 +35,7 @@ def test_no_node_gets_more_processes_than_it_was_to_have() -> None:
 
 
 def test_the_papers_config_may_be_spread_over_processes() -> None:
-    """It has a run of one sequence a step."""
+    """It has a run of one sequence per step."""
     config = load(Path(__file__).parents[2] / "config/paper.yaml").canonical()
     config["execution"] |= {"processes": 16, "nodes": 2}
     assert parse(config).execution.processes_per_node == 8

@@ -95,14 +95,14 @@ def test_sigterm_is_passed_on(lab: Any, tmp_path: Path, job: dict[str, str]) -> 
     assert len(list(tmp_path.glob("scratch/run/checkpoints/*.json"))) == 1
 
 
-def test_a_step_that_was_killed_is_not_said_to_have_spoken(lab: Any, tmp_path: Path, job: dict[str, str]) -> None:
+def test_a_killed_step_gets_a_message_of_its_own(lab: Any, tmp_path: Path, job: dict[str, str]) -> None:
     (tmp_path / "bin/srun").write_text("#!/bin/sh\nexit 137\n")
     done = run(lab, tmp_path, job)
     assert done.returncode == 1
     assert "error: a training process was ended by SIGKILL, as happens" in done.stderr.splitlines()[-1]
 
 
-def test_a_process_that_is_killed_is_spoken_for(lab: Any, tmp_path: Path) -> None:
+def test_a_killed_process_gets_a_message(lab: Any, tmp_path: Path) -> None:
     execution = lab.execution(processes=2, micro_batch_size=4, flush_every=1)
     words = lab.command(lab.spec(steps=4000, horizon=4000), execution, tmp_path)
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=lab.environment) as process:

@@ -16,7 +16,7 @@ SPAWN = multiprocessing.get_context("spawn")
 
 
 def use_gpus(folder: Path, count: int, rounds: int) -> None:
-    """Holds GPUs several times, and fails if another process holds one of them too."""
+    """Hold GPUs several times, and fail if another process holds one of them too."""
     for _ in range(rounds):
         with lease(count, IDS, folder, poll_seconds=0.002) as ids:
             assert len(set(ids)) == count

@@ -43,7 +43,7 @@ def test_a_killed_holder_is_waited_for(tmp_path: Path, holder: Any) -> None:
 
 
 def test_removing_the_file_of_a_dead_machine_helps(tmp_path: Path, holder: Any) -> None:
-    """A file system may keep the lock of a machine that has died; the holder stands for it."""
+    """A file system may keep the lock of a machine that died; here a living holder takes its place."""
     (tmp_path / "run.lock").unlink()
     with only_one(tmp_path / "run.lock"):
         pass

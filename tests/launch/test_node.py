@@ -46,9 +46,7 @@ def test_a_second_signal_does_not_break_off_how_the_first_is_answered(tmp_path: 
 
 
 @pytest.mark.parametrize(("number", "hint"), [(signal.SIGKILL, True), (signal.SIGSEGV, False)])
-def test_a_process_that_could_not_say_why_it_ended_is_spoken_for(
-    tmp_path: Path, number: signal.Signals, hint: bool
-) -> None:
+def test_a_process_that_a_signal_ended_gets_a_message(tmp_path: Path, number: signal.Signals, hint: bool) -> None:
     script = tmp_path / "worker.py"
     script.write_text(
         f"import os, time\nif os.environ['RANK'] == '1':\n    os.kill(os.getpid(), {int(number)})\ntime.sleep(100)\n"

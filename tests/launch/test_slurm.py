@@ -107,7 +107,7 @@ def test_a_queue_that_is_not_there_says_nothing_of_a_job(squeue: Path) -> None:
 
 
 def test_asking_for_a_state_imports_nothing_heavy() -> None:
-    """Snakemake asks for every job again and again."""
+    """Snakemake asks for the state of every job every minute."""
     script = "import sys, collapse.launch.slurm; print(*{'torch', 'numpy', 'pydantic', 'deepspeed'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

@@ -36,7 +36,7 @@ def attempt(lab, tmp_path: Path) -> Iterator[Attempt]:
 
 
 def moment(kind: str, folder: Path, undisturbed: dict[str, Any], rng: random.Random) -> dict[str, Any]:
-    """A random moment of a kind: between two file operations, in a checkpoint's file, or in a step or wherever else."""
+    """A random moment of a kind: between two file operations, while a checkpoint is written, or at any time."""
     if kind == "any time":
         return {"seconds": rng.uniform(0.1, 0.8) * undisturbed["seconds"]}
     if kind == "half-written":

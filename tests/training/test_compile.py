@@ -20,7 +20,7 @@ from collapse.training.engine import build_engine
 
 IN_PLACE = runpy.run_path(str(Path(__file__).with_name("splits.py")))
 LAYERS = 12
-"""More than the eight compilations of a function after which torch.compile gives up."""
+"""More than eight, the number of compilations of one function after which torch.compile gives up."""
 SHAPE = {"layers": LAYERS, "width": 32, "heads": 4, "ffn_width": 48, "sequence_length": 16, "vocab_size": 50}
 TRAINING = TrainingConfig(steps=2, warmup_steps=0, lr=1e-3, batch_size=2)
 

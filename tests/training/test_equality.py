@@ -92,7 +92,7 @@ VARIANTS: dict[str, tuple[dict[str, object], list[Split]]] = {
 
 @pytest.fixture(scope="module")
 def runs(lab, process_group: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[Split, xr.Dataset]]:
-    """Every variant, split in every way: those of two processes by one pair of them, the others in this process."""
+    """Every variant, split in every way; one pair of processes trains all runs of two processes."""
     folder = tmp_path_factory.mktemp("splits")
     cases = {
         (variant, split): (paper_spec(**{"precision": "fp32"} | changes), split.execution, folder / f"{variant}-{i}")
@@ -270,7 +270,7 @@ def test_the_paper_has_about_180_million_parameters() -> None:
 
 
 def test_norms_of_bf16_rows_and_gradients_are_accumulated_in_fp32() -> None:
-    """All bf16 numbers here are 1 or so: a running sum of squares in bf16 would stop at 256, and the result be off."""
+    """All numbers here are near 1: a running sum of squares in bf16 would stop at 256 and give a wrong norm."""
     generator = torch.Generator().manual_seed(1)
     shape = (2, 512, 64)
     rows, gradient = ((1 + 0.1 * torch.randn(shape, generator=generator)).bfloat16() for _ in range(2))

@@ -7,25 +7,25 @@ from typing import Any
 
 import pytest
 import torch
-from collapse.launch.progress import Progress
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
 from collapse.config.run import RunSpec
-from collapse.pipeline.cost import CHECKPOINTS_KEPT, Precision, checkpoint_bytes, memory, store_bytes
+from collapse.pipeline.cost import CHECKPOINTS_KEPT, Precision, checkpoint_bytes, memory
 from collapse.store.publish import dataset, publish
 from collapse.training import checkpoint
 from collapse.training.device import Device
 from collapse.training.loop import Trainer
 from collapse.training.measurements import Pending
+from collapse.upkeep.forecast import store_bytes
 
 
 class Allocated(TorchDispatchMode):
-    """Bytes of all tensors that exist, and the most there were, from what every operation gives."""
+    """Bytes of all tensors that exist, and their peak, from the outputs of every operation."""
 
     RESERVED = 4 * 500_000_000
-    """DeepSpeed's reduction buffer of fp32: pages that nobody touches are not there."""
+    """Size of DeepSpeed's reduction buffer of fp32, which does not count: its untouched pages take no memory."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,8 +75,8 @@ def test_memory(lab, tmp_path: Path, process_group, shape, execution, precision:
         gc.collect()
         allocated.peak = 0
         training.step(1, pending)
-    foreseen = memory(spec.model, training.execution, spec.training.sequences_per_step, precision)
-    assert foreseen.total == pytest.approx(allocated.peak, rel=0.25)
+    forecast = memory(spec.model, training.execution, spec.training.sequences_per_step, precision)
+    assert forecast.total == pytest.approx(allocated.peak, rel=0.25)
 
 
 def test_a_checkpoint(lab, tmp_path: Path, process_group) -> None:

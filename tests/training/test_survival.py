@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 import xarray as xr
-from collapse.launch.progress import Progress
 
 from collapse.errors import CollapseError
 from collapse.files import tree_digest
@@ -40,7 +39,7 @@ def undisturbed(lab, tmp_path_factory: pytest.TempPathFactory) -> str:
 def signal_at(
     lab, folder: Path, step: int, number: signal.Signals, **execution: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Start a run, and send it a signal as soon as it says that it is past a step."""
+    """Start a run, and send it a signal as soon as it prints that it has made a step."""
     command = lab.command(lab.spec(), lab.execution(flush_every=1, **execution), folder)
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=lab.environment) as process:
         said = []
@@ -89,7 +88,7 @@ def test_kill_and_resume_is_bit_identical(lab, wreck: Path, undisturbed: str) ->
 
 
 def test_a_finished_run_whose_outputs_were_deleted_is_published_again(lab, wreck: Path, undisturbed: str) -> None:
-    """Snakemake does that where it was killed before its job had ended."""
+    """Snakemake deletes them at its next start if it was killed before its job ended."""
     assert resume(lab, wreck).returncode == 0
     shutil.rmtree(wreck / "run")
     again = resume(lab, wreck)
@@ -148,7 +147,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(lab, wreck: Path, und
     assert digest(wreck) == undisturbed
 
 
-def test_with_every_checkpoint_damaged_it_starts_anew(lab, wreck: Path, undisturbed: str) -> None:
+def test_with_every_checkpoint_damaged_it_starts_from_step_0(lab, wreck: Path, undisturbed: str) -> None:
     checkpoints = wreck / "scratch/run/checkpoints"
     (checkpoints / "step-00000010.json").write_text("{")
     shutil.rmtree(checkpoints / "step-00000005")
@@ -213,7 +212,7 @@ def test_a_diverging_run_ends_early_and_says_why(lab, tmp_path: Path) -> None:
 
 
 def test_the_last_good_checkpoint_of_a_diverging_run_is_kept(lab, tmp_path: Path) -> None:
-    """Steps that were not to be recorded fail, too, and the one that failed is recorded."""
+    """A step that the config does not record may fail; the failed step is recorded."""
     spec, execution = lab.spec(lr=1e30, warmup_steps=0, every=5), lab.execution(checkpoint_every=1)
     done = lab.run(spec, execution, tmp_path)
     assert done.returncode == 0, done.stderr
@@ -242,7 +241,7 @@ def test_only_some_steps_are_recorded_and_they_are_the_same(lab, wreck: Path, un
 
 
 def close(folder: Path, wanted: xr.Dataset) -> None:
-    """A run's numbers are those of another, within the rounding that another number of processes brings."""
+    """Assert that a run's numbers are those of another, within the rounding of another number of processes."""
     run = load_run(folder / "run")
     for name in ("loss", "grad_norm", "tsim_x", "param_grad", "alpha", "validation_loss"):
         np.testing.assert_allclose(run[name], wanted[name], rtol=2e-3, atol=1e-7, err_msg=name)
@@ -250,7 +249,7 @@ def close(folder: Path, wanted: xr.Dataset) -> None:
 
 
 def test_the_number_of_processes_may_change_and_time_may_run_out(lab, wreck: Path, tmp_path: Path) -> None:
-    """From one process to two; and from two, whose time is up at once, to one."""
+    """Resume a run of one process with two, and one of two processes, stopped by its time limit, with one."""
     more = lab.execution(processes=2, micro_batch_size=4)
     whole = Path(shutil.copytree(wreck, tmp_path / "whole"))
     assert resume(lab, whole).returncode == 0

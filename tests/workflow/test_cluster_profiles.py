@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -187,7 +188,7 @@ def test_every_state_of_slurm_is_known(tmp_path: Path) -> None:
     status = ROOT / "workflow/profiles/cluster-generic/status.sh"
 
     def said(state: str) -> str:
-        environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "STATE": state}
+        environment = {"PATH": f"{tmp_path}:{Path(sys.executable).parent}:/usr/bin:/bin", "STATE": state}
         return subprocess.run([status, "7"], env=environment, capture_output=True, text=True, check=True).stdout.strip()
 
     assert {state: said(state) for state in STATES} == STATES

@@ -90,7 +90,7 @@ def test_every_job_leaves_a_log_and_its_cost(config: Config, paths: ResultPaths)
 
 def test_progress_is_on_the_terminal_and_in_the_log(finished: Any, config: Config, paths: ResultPaths) -> None:
     for run_id in config.runs:
-        line = rf"{run_id}  step 12/12  loss \d\.\d+  frequency loss \d\.\d+  tsim \d\.\d+ .* tokens/s"
+        line = rf"{run_id}: .*, step 12/12, loss \d\.\d+, frequency loss \d\.\d+, tsim \d\.\d+, .* tokens/s"
         assert re.search(line, (paths.logs / f"train/{run_id}.log").read_text())
         assert re.search(line, (finished.folder / "first.log").read_text())
 

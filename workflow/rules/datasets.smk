@@ -19,7 +19,7 @@ rule dataset:
         dataset=WHOLE,
     group:
         lambda wildcards: None if PLAN.tokens_read(wildcards.dataset) else "checks"
-    threads: PLAN.config.execution.threads
+    threads: lambda wildcards: PLAN.threads(wildcards.dataset)
     resources:
         **SITE.job,
         mem_mb=lambda wildcards: PLAN.memory_mb(wildcards.dataset),
@@ -44,7 +44,7 @@ rule slice:
         "<benchmarks>/{place}/{dataset}-{first}-{last}.tsv"
     wildcard_constraints:
         dataset=SLICED,
-    threads: PLAN.config.execution.threads
+    threads: lambda wildcards: PLAN.threads(wildcards.dataset)
     resources:
         **SITE.job,
         mem_mb=lambda wildcards: PLAN.memory_mb(wildcards.dataset),
@@ -71,7 +71,7 @@ rule join:
         dataset=SLICED,
     group:
         "initialization"
-    threads: PLAN.config.execution.threads
+    threads: lambda wildcards: PLAN.threads(wildcards.dataset)
     resources:
         **SITE.job,
         mem_mb=2000,

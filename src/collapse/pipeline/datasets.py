@@ -68,6 +68,8 @@ class Dataset:
     """Bytes that one job needs."""
     minutes: int = 240
     """Time that one job asks a cluster for."""
+    parallel: bool = True
+    """Whether a job uses `execution.threads` CPU threads; else one."""
     reads_tokens: bool = False
     """Whether it reads the probes' text."""
     seeds: Callable[[Config], int] | None = None
@@ -110,8 +112,11 @@ DATASETS: dict[str, Dataset] = {
         reads_tokens=True,
     ),
     "collapsed_states": Dataset(
-        module="checks.collapsed_states", spec=lambda config: keys(config.monte_carlo, "seed"), minutes=30
+        module="checks.collapsed_states",
+        spec=lambda config: keys(config.monte_carlo, "seed"),
+        minutes=30,
+        parallel=False,
     ),
-    "swiglu_moment": Dataset(module="theory.moment_sampling", spec=_moments),
+    "swiglu_moment": Dataset(module="theory.moment_sampling", spec=_moments, parallel=False),
     "concentration": Dataset(module="theory.concentration", spec=_concentration, memory=lambda config: 2_000_000_000),
 }

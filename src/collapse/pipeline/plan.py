@@ -149,6 +149,10 @@ class Plan:
         store = self.paths.tokens(self.config.probe_data.tokens_id) / "manifest.json"
         return [str(store)] if DATASETS[dataset].reads_tokens else []
 
+    def threads(self, dataset: str) -> int:
+        """CPU threads of a job of a dataset."""
+        return self.config.execution.threads if DATASETS[dataset].parallel else 1
+
     def memory_mb(self, dataset: str) -> int:
         """Memory that a job of a dataset is expected to need, MB."""
         return DATASETS[dataset].memory(self.config) // 1_000_000
