@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from collapse.store.manifest import damages
-from collapse.store.read import load_run, read_manifest
+from collapse.store.read import load_run, run_manifest
 
 KILLS = 20
 Attempt = Callable[..., dict[str, Any]]
@@ -54,7 +54,7 @@ def test_twenty_kills_change_nothing(lab, tmp_path: Path, attempt: Attempt) -> N
     undisturbed = attempt(lab.command(spec, execution, whole))
     assert undisturbed["status"] == 0, (tmp_path / "log").read_text()
     assert all(count > 20 for count in undisturbed["operations"].values())
-    expected = read_manifest(whole / "run")["digest"]
+    expected = run_manifest(whole / "run")["digest"]
 
     command, rng = lab.command(spec, execution, folder), random.Random(0)
     kinds = [kind for _ in range(KILLS // 5) for kind in (*undisturbed["operations"], "any time", "half-written")]
@@ -64,12 +64,12 @@ def test_twenty_kills_change_nothing(lab, tmp_path: Path, attempt: Attempt) -> N
         if status:
             kinds.pop(0)
         if (folder / "run" / "manifest.json").exists():  # whatever has a manifest is whole
-            assert not damages(folder / "run" / "metrics.zarr", read_manifest(folder / "run"))
-            assert read_manifest(folder / "run")["digest"] == expected
+            assert not damages(folder / "run" / "metrics.zarr", run_manifest(folder / "run"))
+            assert run_manifest(folder / "run")["digest"] == expected
             shutil.rmtree(folder)
 
     assert attempt(command)["status"] == 0, (tmp_path / "log").read_text()
-    assert read_manifest(folder / "run")["digest"] == expected
+    assert run_manifest(folder / "run")["digest"] == expected
     assert [path.name for path in (folder / "scratch").glob("*/*")] == ["finished"]
     assert list(load_run(folder / "run")["step"].values) == spec.recorded_steps
     assert "falling back" not in (tmp_path / "log").read_text()  # a kill leaves no damage, only what is unfinished

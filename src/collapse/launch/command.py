@@ -16,7 +16,7 @@ from collapse.launch.slurm import current_allocation
 from collapse.pipeline.paths import FINISHED
 from collapse.store.manifest import damages
 from collapse.store.publish import COMPLETED, deliver
-from collapse.store.read import read_manifest
+from collapse.store.read import run_manifest
 from collapse.training.device import choose_device
 
 
@@ -49,7 +49,7 @@ def train(job: TrainingJob) -> None:
             with lease(execution.processes_per_node) if device.kind == "cuda" else nullcontext() as held:
                 start(job, None if held is None else named(held, execution), allocation)
         deliver(finished, job.out)
-        if read_manifest(finished)["ended"] == COMPLETED:  # else the last good checkpoint stays
+        if run_manifest(finished)["ended"] == COMPLETED:  # else the last good checkpoint stays
             _clear(job.scratch, finished)
 
 
@@ -76,7 +76,7 @@ def named(held: Sequence[str], execution: ExecutionConfig) -> Sequence[str] | No
 def _is_whole(finished: Path, code: str) -> bool:
     """Whether a folder holds a whole run that this code has published."""
     try:
-        manifest = read_manifest(finished)
+        manifest = run_manifest(finished)
     except CollapseError:
         return False
     return manifest.get("code") == code and not damages(finished / "metrics.zarr", manifest)

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from collapse.store import dataset, read
+from collapse.store.dataset import dataset_manifest
+from collapse.store.read import run_manifest
 
 
 def origins(results: Path, run_ids: Sequence[str], datasets: Sequence[str]) -> list[tuple[str, Mapping[str, str]]]:
@@ -21,7 +22,7 @@ def origins(results: Path, run_ids: Sequence[str], datasets: Sequence[str]) -> l
     """
     groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for run_id in run_ids:
-        provenance = read.read_manifest(results / "runs" / run_id).get("provenance") or {}
+        provenance = run_manifest(results / "runs" / run_id).get("provenance") or {}
         groups.setdefault(tuple(_flat(provenance)), []).append(run_id)
     if len(groups) == 1:
         groups = {pairs: ["all runs"] for pairs in groups}
@@ -33,7 +34,7 @@ def origins(results: Path, run_ids: Sequence[str], datasets: Sequence[str]) -> l
 
 
 def _of_dataset(results: Path, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    provenance = dataset.read_manifest(results / f"{name}.zarr").get("provenance") or {}
+    provenance = dataset_manifest(results / f"{name}.zarr").get("provenance") or {}
     yield from ((f"slices of {name}", one) for one in provenance.get("slices", []))
     yield name, {key: value for key, value in provenance.items() if key != "slices"}
 

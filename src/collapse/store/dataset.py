@@ -10,7 +10,10 @@ import xarray as xr
 from collapse.config.identity import canonical_json
 from collapse.errors import CollapseError
 from collapse.files import write_atomic
-from collapse.store.manifest import FORMAT, check_format, contents, damages, replacing
+from collapse.store.manifest import FORMAT, contents, damages, read_manifest, replacing
+
+AGAIN = "delete it and its manifest, and make it again"
+"""What to do about a damaged Dataset."""
 
 
 def described(data: xr.Dataset, variables: Mapping[str, tuple[str, str, str]]) -> xr.Dataset:
@@ -86,25 +89,17 @@ def load_dataset(path: Path) -> xr.Dataset:
             raise _damaged(path, "it cannot be read") from error
 
 
-def read_manifest(path: Path) -> dict[str, Any]:
+def dataset_manifest(path: Path) -> dict[str, Any]:
     """The manifest of a finished Dataset.
 
     Raises:
         CollapseError: where there is none, or it is damaged or of a newer version.
     """
-    try:
-        manifest = json.loads(manifest_of(path).read_text(encoding="utf-8"))
-    except OSError:
-        raise CollapseError(
-            f"{path}: missing or unfinished (it has no {manifest_of(path).name}); make it first"
-        ) from None
-    except ValueError:
-        manifest = None
-    if isinstance(manifest, dict):
-        check_format(path, manifest)
-        if "digest" in manifest:
-            return manifest
-    raise _damaged(path, f"{manifest_of(path).name} is not a manifest")
+    missing = f"missing or unfinished (it has no {manifest_of(path).name}); make it first"
+    manifest = read_manifest(path, manifest_of(path), missing, AGAIN)
+    if "digest" not in manifest:
+        raise _damaged(path, f"{manifest_of(path).name} has no digest")
+    return manifest
 
 
 def open_dataset(path: Path) -> xr.Dataset:
@@ -113,7 +108,7 @@ def open_dataset(path: Path) -> xr.Dataset:
     Raises:
         CollapseError: where there is none, or it is unfinished or damaged.
     """
-    manifest = read_manifest(path)
+    manifest = dataset_manifest(path)
     if problems := damages(path, manifest):
         raise _damaged(path, problems[0])
     try:
@@ -129,4 +124,4 @@ def spec_of(data: xr.Dataset) -> Any:
 
 
 def _damaged(path: Path, what: str) -> CollapseError:
-    return CollapseError(f"{path}: damaged: {what}; delete it and its manifest, and make it again")
+    return CollapseError(f"{path}: damaged: {what}; {AGAIN}")

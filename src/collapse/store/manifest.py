@@ -1,5 +1,6 @@
 """What the manifests of runs and of datasets have in common: the version of the layout, and the files of the store."""
 
+import json
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping
@@ -43,17 +44,32 @@ def replacing(store: Path, manifest: Path) -> Iterator[Path]:
     partial.replace(store)
 
 
-def check_format(where: Path, manifest: Mapping[str, Any]) -> None:
-    """Refuse what this version cannot know how to read.
+def read_manifest(store: Path, manifest: Path, missing: str, again: str) -> dict[str, Any]:
+    """Content of a manifest.
+
+    Args:
+        store: What the manifest belongs to, for messages.
+        manifest: The file.
+        missing: What it means if there is no such file, and what to do.
+        again: How to make the store again if the manifest is damaged.
 
     Raises:
-        CollapseError: where a store was written by a newer version.
+        CollapseError: where it is missing, damaged, or of a newer version.
     """
-    found = manifest.get("format", FORMAT)
+    try:
+        content = json.loads(manifest.read_text(encoding="utf-8"))
+    except OSError:
+        raise CollapseError(f"{store}: {missing}") from None
+    except ValueError:
+        content = None
+    if not isinstance(content, dict):
+        raise CollapseError(f"{store}: damaged: {manifest.name} is not a manifest; {again}")
+    found = content.get("format", FORMAT)
     if not isinstance(found, int) or found > FORMAT:
         raise CollapseError(
-            f"{where}: written by a newer version (format {found}, this version reads {FORMAT}): update collapse"
+            f"{store}: written by a newer version (format {found}, this version reads {FORMAT}): update collapse"
         )
+    return content
 
 
 def damages(store: Path, manifest: Mapping[str, Any]) -> list[str]:

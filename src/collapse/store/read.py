@@ -7,10 +7,12 @@ from typing import Any
 import xarray as xr
 
 from collapse.errors import CollapseError
-from collapse.store.manifest import check_format, damages
+from collapse.store.manifest import damages, read_manifest
 
 STORE = "metrics.zarr"
 MANIFEST = "manifest.json"
+AGAIN = "delete the folder and train the run again"
+"""What to do about a damaged run."""
 
 
 def run_folder(path: str | Path) -> Path:
@@ -19,7 +21,7 @@ def run_folder(path: str | Path) -> Path:
     return path.parent if path.name == STORE else path
 
 
-def read_manifest(path: str | Path) -> dict[str, Any]:
+def run_manifest(path: str | Path) -> dict[str, Any]:
     """The manifest of a finished run.
 
     Raises:
@@ -28,16 +30,8 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
     folder = run_folder(path)
     if not (folder / STORE).is_dir() and not (folder / MANIFEST).is_file():
         raise CollapseError(f"{folder}: no run here; give the folder of a run, such as results/laptop/runs/<run_id>")
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise CollapseError(f"{folder}: the run is unfinished (it has no {MANIFEST}); train it to its end") from None
-    except ValueError:
-        raise _damaged(folder, f"{MANIFEST} is not valid JSON") from None
-    if not isinstance(manifest, dict):
-        raise _damaged(folder, f"{MANIFEST} should hold an object")
-    check_format(folder, manifest)
-    return manifest
+    missing = f"the run is unfinished (it has no {MANIFEST}); train it to its end"
+    return read_manifest(folder, folder / MANIFEST, missing, AGAIN)
 
 
 def open_run(path: str | Path) -> xr.Dataset:
@@ -54,7 +48,7 @@ def open_run(path: str | Path) -> xr.Dataset:
         CollapseError: where there is no run, or it is unfinished or damaged.
     """
     folder = run_folder(path)
-    read_manifest(folder)
+    run_manifest(folder)
     try:
         dataset: xr.Dataset = xr.open_zarr(folder / STORE, consolidated=True, chunks=None)
     except Exception as error:  # zarr, its codecs and xarray each raise their own kinds on a damaged store
@@ -74,7 +68,7 @@ def load_run(path: str | Path) -> xr.Dataset:
     """
     folder = run_folder(path)
     with open_run(folder) as dataset:
-        if problems := damages(folder / STORE, read_manifest(folder)):
+        if problems := damages(folder / STORE, run_manifest(folder)):
             raise _damaged(folder, problems[0])
         try:
             return dataset.load()
@@ -113,4 +107,4 @@ def spec_of(dataset: xr.Dataset) -> dict[str, Any]:
 
 
 def _damaged(folder: Path, what: str) -> CollapseError:
-    return CollapseError(f"{folder}: the run is damaged: {what}; delete the folder and train the run again")
+    return CollapseError(f"{folder}: the run is damaged: {what}; {AGAIN}")

@@ -40,12 +40,12 @@ def verify(results: Path) -> Iterator[Verified]:
 
 
 def _run(manifest: Path) -> list[str]:
-    return damages(manifest.parent / read.STORE, read.read_manifest(manifest.parent))
+    return damages(manifest.parent / read.STORE, read.run_manifest(manifest.parent))
 
 
 def _dataset(manifest: Path) -> list[str]:
     store = manifest.with_suffix(".zarr")
-    return damages(store, dataset.read_manifest(store))
+    return damages(store, dataset.dataset_manifest(store))
 
 
 def _tokens(manifest: Path) -> list[str]:
