@@ -98,7 +98,7 @@ def dataset_manifest(path: Path) -> dict[str, Any]:
     missing = f"missing or unfinished (it has no {manifest_of(path).name}); make it first"
     manifest = read_manifest(path, manifest_of(path), missing, AGAIN)
     if "digest" not in manifest:
-        raise _damaged(path, f"{manifest_of(path).name} has no digest")
+        raise _damaged(path, f"{manifest_of(path).name} is not a manifest")
     return manifest
 
 
