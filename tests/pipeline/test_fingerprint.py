@@ -12,7 +12,7 @@ FILES = {
     "stage/extra.py": (
         "def check(x):\n    if x < 0:\n        raise ValueError(f'{x} is negative') from None\n    return x + 1\n"
     ),
-    "__init__.py": '"""A package."""\nimport lazy_loader\n__getattr__ = lazy_loader.attach(__name__, ["stage"])\n',
+    "__init__.py": '"""A package."""\nimport lazy_loader\n__getattr__ = lazy_loader.attach_stub(__name__, __file__)\n',
     "stage/__init__.py": '"""A stage."""\n',
     "stage/__main__.py": "from toy.stage.work import work\n\nwork(1)\n",
     "stage/work.py": (
@@ -70,7 +70,7 @@ def edit(name: str, old: str, new: str) -> dict[str, str]:
         edit("stage/work.py", "deep.add(x, TWO)", "(\n        deep.add(x,\n            TWO)\n    )"),
         edit("stage/work.py", "toy.other import Other", "toy.other import Another"),
         edit("shared/numbers.py", "TWO = 2\n", 'TWO = 2\n"""The number two."""\n'),
-        edit("__init__.py", '["stage"]', '["stage", "deep"]'),
+        {"__init__.pyi": "from . import stage as stage\n"},
         edit("other.py", "pass", "x = 1"),
         {"unused.py": "import toy.stage.work\n"},
         {"stage/.work.py.swp": "an editor's"},
@@ -85,7 +85,7 @@ def edit(name: str, old: str, new: str) -> dict[str, str]:
         "formatting",
         "import for type checking",
         "attribute docstring",
-        "lazy table",
+        "lazy names of a package",
         "module imported for type checking",
         "unused module",
         "hidden file",

@@ -2,8 +2,8 @@
 
 It follows the imports of the stage's module statically: files are parsed, never imported. What cannot change a number
 does not count: comments, docstrings, formatting, messages (the arguments of a raised exception, the message of an
-assertion, statements that call `say`), `if TYPE_CHECKING:` blocks, and the tables of names that a lazy package
-`__init__` offers (a test checks that no module of the package takes a name from one).
+assertion, statements that call `say`), `if TYPE_CHECKING:` blocks, and the stubs that list the names of a lazy package
+(a test checks that no module of the package takes a name from one).
 """
 
 import ast
@@ -16,7 +16,7 @@ from typing import Any
 PACKAGE = Path(__file__).resolve().parents[1]
 """Folder of the package whose code is fingerprinted."""
 
-_NO_DATA = {".py", ".pyc", ".typed"}
+_NO_DATA = {".py", ".pyc", ".pyi", ".typed"}
 
 
 class _Significant(ast.NodeTransformer):
@@ -41,10 +41,6 @@ class _Significant(ast.NodeTransformer):
         if ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
             return [self.visit(statement) for statement in node.orelse]
         return self.generic_visit(node)
-
-    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
-        lazy_table = isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "lazy_loader.attach"
-        return None if lazy_table else self.generic_visit(node)
 
 
 @cache
