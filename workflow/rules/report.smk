@@ -18,6 +18,6 @@ rule report:
         runtime=SITE.minutes(20),
     params:
         spec=PLAN.report,
-        code=PLAN.code("report"),
+        code=PLAN.report_code,
     shell:
         "collapse report --configfile {CONFIG:q} --log {log:q}"

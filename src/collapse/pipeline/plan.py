@@ -201,6 +201,12 @@ class Plan:
         """What the report depends on: everything but the execution."""
         return canonical_json({k: v for k, v in self.config.canonical().items() if k != "execution"})
 
+    @cached_property
+    def report_code(self) -> list[str]:
+        """Fingerprints of what writes the report: the page, and the captions of all families."""
+        families = sorted({figure.family for figure in self.figures.values()})
+        return [self.code("report"), *(self.code(f"figures.{family}") for family in families)]
+
     # All together.
 
     @property
