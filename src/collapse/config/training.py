@@ -37,7 +37,7 @@ class TrainingConfig(Section):
     seed: NonNegativeInt = 0
     """Seed of the initialization and of the order of the data."""
     scope: Scope = "stream"
-    """What the run trains on: the `stream` of all text, or one `batch` or one `sequence` of it, repeated at every step."""
+    """What the run trains on: the `stream` of all text, or one `batch` or `sequence` of it, repeated at every step."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Arithmetic: `auto` is fp32 on CPU and bf16 (with fp32 accumulation and master weights) on GPU."""
 

@@ -1,8 +1,8 @@
 """One training of a run at a time, by file lock.
 
 The operating system releases the lock when its holder ends, however it ends. This also holds on file systems that
-machines share: NFS 4 and Lustre notice after some seconds that a machine has died. NFS 3 does not, and without flock the
-lock file itself is the lock and stays; for these cases the message says which file to remove.
+machines share: NFS 4 and Lustre notice after some seconds that a machine has died. NFS 3 does not, and without flock
+the lock file itself is the lock and stays; for these cases the message says which file to remove.
 """
 
 from collections.abc import Iterator
