@@ -22,20 +22,21 @@ minutes. `paper.yaml` is the paper's scale. Each is complete in itself and has i
     snakemake --config name=trial                  # the default with one key changed
     snakemake --config 'figures={dpi: 300}'        # or a key of a section
 
-- Unknown keys, wrong types and impossible values are refused before anything runs, all of them at once.
-- A number may be spelled in any way: `6e-4`, `6.0e-4` and `0.0006` are the same learning rate, and the same run.
-- A run's identity is everything in `corpus`, `tokens`, `model`, `training` and `record`, with the grid's values put in.
-  If you change one of these, the runs concerned are trained under a new name. The old ones stay on disk until
+- Unknown keys, wrong types and impossible values stop the pipeline before anything runs. The error lists all of them.
+- The notation of a number does not matter: `6e-4`, `6.0e-4` and `0.0006` are the same learning rate and the same run.
+- A run's identity is everything in `corpus`, `tokens`, `model`, `training` and `record`, with the values of the grid
+  filled in. If you change one of these, the affected runs are trained under a new name. The old ones stay on disk until
   `collapse gc --remove`.
-- `execution` is not part of the identity: changing it runs nothing again. `analysis` and `figures` redo what is read
-  from the runs, and train nothing. `probe` and `monte_carlo` repeat the measurements at initialization that they
-  concern.
+- `execution` is not part of the identity: changing it reruns nothing. Changing `analysis` or `figures` repeats the
+  evaluation of the runs, but no training. Changing `probe` or `monte_carlo` repeats the measurements at initialization
+  that depend on the changed keys.
 - Editors can use `schema.json` beside this page. For the YAML language server, the first line of a config is
   `# yaml-language-server: $schema=schema.json`.
 
-`figures.roles`, or else a rule, decides which run plays which role in the figures. The rule looks at the Post-Norm runs
-with a warmup on the stream: the lowest learning rate is the stable run, the next one the collapsing run, the same run
-with another seed is its repetition, and the next higher learning rates, three at most, are the ablations.
+`figures.roles` decides which run plays which role in the figures. For a role that is left out, a rule chooses among the
+Post-Norm runs with warmup on the stream: the run with the lowest learning rate is the stable run, the next one is the
+collapsing run, the same run with another seed is its repetition, and the runs with the next three higher learning rates
+(or fewer) are the ablations.
 """
 
 
@@ -43,7 +44,7 @@ _KEYWORDS = {"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum"
 
 
 def _standard(node: Any) -> Any:
-    """A schema with the standard's names for bounds, which pydantic leaves as its own behind a validator."""
+    """A schema with the standard names of bounds; pydantic keeps its own names for them behind a validator."""
     if isinstance(node, list):
         return [_standard(part) for part in node]
     if isinstance(node, dict):
@@ -70,7 +71,7 @@ _LENGTHS = {"minItems": "of at least", "maxItems": "of at most"}
 
 
 class _Page:
-    """Walks the schema, section by section; a section that occurs twice is explained where it occurs first."""
+    """Walks the schema section by section; explains a section that occurs twice only at its first occurrence."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         self.root = document
@@ -78,7 +79,7 @@ class _Page:
         self.explained: dict[str, str] = {}
 
     def sections_of(self, node: dict[str, Any]) -> list[str]:
-        """Names of the definitions that a node may be."""
+        """Names of the definitions that a node refers to."""
         if "$ref" in node:
             return [node["$ref"].rpartition("/")[2]]
         return [name for part in node.get("oneOf", node.get("anyOf", [])) for name in self.sections_of(part)]
@@ -120,7 +121,7 @@ class _Page:
         return " ".join(["|", *(cell.replace("|", r"\|") + " |" for cell in cells)])
 
     def section(self, key: str, name: str, label: str = "") -> Iterator[str]:
-        """A section's heading, purpose and table, and then the sections inside it."""
+        """Heading, purpose and table of a section, followed by the sections inside it."""
         definition = self.definitions[name] if name else self.root
         yield f"\n## {f'`{key}`' if key else 'Top level'}{label}\n\n{definition['description']}\n"
         yield "| key | type | default | meaning |\n| --- | --- | --- | --- |"
@@ -134,7 +135,7 @@ class _Page:
             yield from self.inside(path, node)
 
     def inside(self, key: str, node: dict[str, Any]) -> Iterator[str]:
-        """The sections that a key holds, where they have not been explained yet."""
+        """The sections that a key holds, if they have not been explained yet."""
         for part in [node, *node.get("anyOf", [])]:
             if "items" in part:
                 yield from self.inside(f"{key}[]", part["items"])
@@ -180,5 +181,5 @@ def metrics_page() -> str:
 
 
 def generated() -> dict[str, str]:
-    """Text of every generated file by its path in the project."""
+    """Text of every generated file, by its path in the project."""
     return {"config/README.md": config_page(), "config/schema.json": config_schema(), "docs/metrics.md": metrics_page()}

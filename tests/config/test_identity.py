@@ -18,7 +18,7 @@ def test_labels_are_readable(value: float, label: str) -> None:
 
 
 @given(a=st.floats(1e-12, 1e6), b=st.floats(1e-12, 1e6))
-def test_labels_tell_numbers_apart(a: float, b: float) -> None:
+def test_labels_are_equal_only_for_equal_numbers(a: float, b: float) -> None:
     assert (number_label(a) == number_label(b)) == (a == b)
     assert float(number_label(a)) == a
 

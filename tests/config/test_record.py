@@ -7,7 +7,7 @@ from collapse.config.training import RecordConfig
 
 
 @given(st.integers(1, 200), st.integers(1, 50), st.data())
-def test_first_last_every_so_many_and_the_windows(steps: int, every: int, data: st.DataObject) -> None:
+def test_records_first_last_every_nth_and_window_steps(steps: int, every: int, data: st.DataObject) -> None:
     bounds = sorted(data.draw(st.sets(st.integers(0, steps - 1), max_size=6)))
     windows = [(first, last) for first, last in zip(bounds[::2], bounds[1::2], strict=False)]
     recorded = RecordConfig(every=every, dense=windows).recorded(steps)
@@ -16,5 +16,5 @@ def test_first_last_every_so_many_and_the_windows(steps: int, every: int, data: 
     assert set(recorded) == {step for step in range(steps) if step % every == 0 or step == steps - 1 or step in dense}
 
 
-def test_by_default_every_step() -> None:
+def test_records_every_step_by_default() -> None:
     assert RecordConfig().recorded(7) == list(range(7))

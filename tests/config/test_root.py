@@ -105,7 +105,7 @@ def test_every_problem_is_listed_at_once(raw: dict[str, Any]) -> None:
         ("\xff", "not valid YAML"),
     ],
 )
-def test_a_file_that_is_no_config_is_refused(tmp_path: Path, content: str, sentence: str) -> None:
+def test_a_file_that_is_not_a_config_is_rejected(tmp_path: Path, content: str, sentence: str) -> None:
     path = tmp_path / "bad.yaml"
     path.write_bytes(content.encode("latin-1"))
     with pytest.raises(ConfigError, match=r"bad\.yaml") as caught:
@@ -113,7 +113,7 @@ def test_a_file_that_is_no_config_is_refused(tmp_path: Path, content: str, sente
     assert sentence in caught.value.problems[0]
 
 
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+def test_a_missing_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         load(tmp_path / "none.yaml")
 
@@ -128,7 +128,7 @@ SPELLINGS = {
 @pytest.mark.parametrize(
     ("value", "spelling"), [(value, spelling) for value, spellings in SPELLINGS.items() for spelling in spellings]
 )
-def test_numbers_are_equal_however_spelled(raw: dict[str, Any], value: float, spelling: str) -> None:
+def test_the_notation_of_a_number_does_not_matter(raw: dict[str, Any], value: float, spelling: str) -> None:
     spelled = yaml.safe_load(f"lr: {spelling}")["lr"]
     assert list(parse(put(raw, "grid.product.lr", [spelled])).runs) == list(
         parse(put(raw, "grid.product.lr", [value])).runs
@@ -154,7 +154,7 @@ def test_duplicate_runs_are_merged(raw: dict[str, Any]) -> None:
     assert [(spec.training.lr, spec.training.seed) for spec in runs.values()] == [(1e-3, 0), (2e-3, 0), (2e-3, 1)]
 
 
-def test_the_grid_is_a_product_and_extra_runs(raw: dict[str, Any]) -> None:
+def test_the_grid_combines_the_axes_and_adds_extra_runs(raw: dict[str, Any]) -> None:
     grid = {"product": {"placement": ["post", "pre"], "seed": [0, 1]}, "extra": [{"scope": "batch", "warmup_steps": 0}]}
     runs = parse(put(raw, "grid", grid)).runs
     assert [(s.model.placement, s.training.seed, s.training.scope) for s in runs.values()] == [
@@ -182,7 +182,7 @@ def test_what_does_not_change_the_numbers_keeps_the_run(raw: dict[str, Any], key
     assert list(parse(put(raw, key, value)).runs) == list(parse(raw).runs)
 
 
-def test_swapped_values_are_another_run(raw: dict[str, Any]) -> None:
+def test_swapped_values_give_another_run(raw: dict[str, Any]) -> None:
     one = put(put(raw, "model.layers", 2), "model.heads", 4)
     two = put(put(raw, "model.layers", 4), "model.heads", 2)
     assert not set(parse(one).runs) & set(parse(two).runs)
@@ -194,7 +194,7 @@ def test_a_config_survives_its_canonical_form(raw: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("path", [ROOT / "config/config.yaml", ROOT / "config/paper.yaml"], ids=lambda path: path.stem)
-def test_the_configs_that_come_with_the_project_are_valid(path: Path) -> None:
+def test_the_configs_of_the_project_are_valid(path: Path) -> None:
     assert isinstance(load(path), Config)
 
 

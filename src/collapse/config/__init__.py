@@ -1,4 +1,4 @@
-"""The config: pydantic sections, the grid and its runs, identities, paths. Imports neither torch nor datasets."""
+"""The config: pydantic sections, the grid with its runs, and their identities. Imports neither torch nor datasets."""
 
 import lazy_loader
 

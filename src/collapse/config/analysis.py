@@ -15,13 +15,13 @@ class AnalysisConfig(Section):
     final_steps: PositiveInt = 20
     """Steps at the end of a run over which final values are averaged."""
     smoothing_steps: PositiveInt = 9
-    """Width of the centred running median that takes batch noise from last-layer token similarity."""
+    """Width of the centred running median that removes batch noise from last-layer token similarity."""
     collapsed_tsim: Similarity = 0.99
-    """A run counts as collapsed if its last-layer token similarity ends, and stays, above this."""
+    """A run counts as collapsed if last-layer token similarity stays above this over its final steps."""
     repaired_tsim: Similarity = 0.9
-    """A collapse counts as repaired once last-layer token similarity falls below this again."""
+    """A collapse counts as repaired when last-layer token similarity falls below this again."""
     rise_fraction: Similarity = 0.1
-    """The transition begins where last-layer token similarity leaves its earlier level by this share of the rise."""
+    """The transition begins when last-layer token similarity exceeds its earlier level by this share of the rise."""
 
     @model_validator(mode="after")
     def _repaired_is_below_collapsed(self) -> Self:

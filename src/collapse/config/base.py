@@ -16,12 +16,12 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
     def canonical(self) -> dict[str, Any]:
-        """The section as plain builtins: equal for equal values, however they were spelled in YAML."""
+        """The section as plain builtins: equal for equal values, in whatever notation YAML gives them."""
         return self.model_dump(mode="json")
 
 
 class ConfigError(CollapseError, ValueError):
-    """Everything that is wrong with a config, one `key: what was wrong (got ...)` line a problem."""
+    """Everything that is wrong with a config, one line `key: what was wrong (got ...)` per problem."""
 
     def __init__(self, problems: list[str], source: str = "config") -> None:
         self.problems = problems
@@ -31,7 +31,7 @@ class ConfigError(CollapseError, ValueError):
 
 
 def _no_bool(value: object) -> object:
-    """YAML's `yes` and `true` are no numbers, whatever Python says."""
+    """Reject booleans, which Python accepts as integers: `yes` and `true` in YAML are not numbers."""
     if isinstance(value, bool):
         raise ValueError("should be a number, not a boolean")
     return value
@@ -48,7 +48,7 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 def _key(location: tuple[int | str, ...], raw: object) -> str:
-    """A pydantic location as the key a user wrote: `grid.extra[2].lr`; tags of discriminated unions are left out."""
+    """A pydantic location as the key that the user wrote, such as `grid.extra[2].lr`; omits the tags of unions."""
     key, node = "", raw
     for depth, part in enumerate(location):
         last = depth == len(location) - 1
@@ -69,10 +69,10 @@ def _got(value: object) -> str:
 
 
 def read_yaml(path: Path) -> Any:
-    """What a YAML file says.
+    """Content of a YAML file.
 
     Raises:
-        ConfigError: where it cannot be read, or is no YAML.
+        ConfigError: if the file cannot be read or is not valid YAML.
     """
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -83,7 +83,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def describe(error: ValidationError, raw: object, prefix: str = "", page: str = "config/README.md") -> Iterator[str]:
-    """One line a problem of a pydantic error: `key: what was wrong (got ...)`; a page names the keys that there are."""
+    """One line `key: what was wrong (got ...)` per problem of a pydantic error; `page` is where users find the keys."""
     for problem in error.errors(include_url=False):
         key = _key(problem["loc"], raw)
         if prefix:

@@ -14,11 +14,11 @@ class HubCorpus(Section):
     repository: str = "allenai/c4"
     """Dataset repository."""
     subset: str = "en"
-    """Configuration of the dataset; for C4 the language variant."""
+    """Configuration of the Hugging Face dataset; for C4 the language variant."""
     split: str = "train"
     """Split to stream."""
     revision: str = Field(default="1588ec454efa1a09f29cd18ddd04fe05fc8653a2", min_length=1)
-    """Commit of the repository: pinned, so that the same config always reads the same text."""
+    """Commit of the repository, pinned so that the same config always reads the same text."""
 
 
 class ShardCorpus(Section):
@@ -34,7 +34,7 @@ class SampleCorpus(Section):
 
     source: Literal["sample"]
     documents: PositiveInt | None = None
-    """Keep only the first so many documents (of about 13,000); null keeps all."""
+    """Number of documents to keep, from the first on, of about 13,000; null keeps all."""
 
 
 CorpusConfig = Annotated[HubCorpus | ShardCorpus | SampleCorpus, Field(discriminator="source")]

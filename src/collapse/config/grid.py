@@ -1,4 +1,4 @@
-"""Which runs there are: a product of axes, plus explicit extra runs."""
+"""The runs of a config: all combinations of the axes, plus single extra runs."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -12,7 +12,7 @@ from collapse.config.training import Scope
 
 
 class GridRun(Section):
-    """Values that set one run apart from `model` and `training`; a key left out keeps the value given there."""
+    """Values of one run that override `model` and `training`; a key that is left out keeps the value from there."""
 
     placement: PlacementName | None = None
     """Overrides `model.placement`."""
@@ -33,7 +33,7 @@ class GridRun(Section):
 
 
 class GridAxes(Section):
-    """Lists whose product is run; an axis left out keeps the one value of `model` or `training`."""
+    """Lists of values, one run per combination. An axis that is left out keeps the value from `model` or `training`."""
 
     placement: Annotated[list[PlacementName], Field(min_length=1)] | None = None
     """Values for `model.placement`."""
@@ -53,12 +53,12 @@ class GridConfig(Section):
     """The runs of a config."""
 
     product: GridAxes | None = None
-    """Axes whose product is run."""
+    """Axes; each combination of their values is a run."""
     extra: list[GridRun] = Field(default_factory=list)
-    """Further runs, one entry each."""
+    """Further runs, one per entry."""
 
     def overrides(self) -> Iterator[tuple[str, GridRun]]:
-        """(key to blame, override) for every run, duplicates included, in the order of the file."""
+        """(config key for messages, override) of every run, including duplicates, in the order of the file."""
         if self.product is not None:
             axes = self.product.model_dump(exclude_none=True)
             for values in product(*axes.values()):

@@ -17,6 +17,6 @@ def digest(value: Any, length: int = 8) -> str:
 
 
 def number_label(value: float) -> str:
-    """A number as it appears in paths: `8e-04`, `1.25e-03`; equal for equal floats, however they were spelled."""
+    """A number as it appears in paths, such as `8e-04` or `1.25e-03`; equal floats give equal labels."""
     mantissa, _, exponent = f"{Decimal(repr(value)).normalize():e}".partition("e")
     return f"{mantissa}e{int(exponent):+03d}".replace("e+", "e")

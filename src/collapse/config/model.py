@@ -13,7 +13,7 @@ class ModelConfig(Section):
     """A Llama-2 style decoder: rotary positions, SwiGLU, RMSNorm, no biases."""
 
     placement: PlacementName = "post"
-    """Where RMSNorm sits: `post` normalizes the residual stream after every addition, `pre` only the branch's input."""
+    """Where RMSNorm acts: `post` on the residual stream after each addition, `pre` only on the input of each branch."""
     layers: PositiveInt
     """Number of decoder layers L; each has an attention and an FFN sublayer."""
     width: PositiveInt
@@ -23,7 +23,7 @@ class ModelConfig(Section):
     ffn_width: PositiveInt
     """Hidden width d_ff of SwiGLU."""
     sequence_length: Annotated[PositiveInt, Field(ge=2)]
-    """Tokens a sequence, n."""
+    """Tokens per sequence, n."""
     vocab_size: Annotated[PositiveInt, Field(ge=2)]
     """Vocabulary size v; every token id must be below it."""
     tie_embeddings: bool = True

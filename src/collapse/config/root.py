@@ -1,4 +1,4 @@
-"""The whole config of a pipeline: its sections, and the runs that they describe."""
+"""The whole config of a pipeline: its sections and the runs that they describe."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -50,7 +50,7 @@ class Config(Section):
         """The whole spec of the run that an override describes.
 
         Raises:
-            ValidationError: where the values do not go together.
+            ValidationError: if the values contradict each other.
         """
         values = override.values()
         model = self.model.canonical() | {key: values.pop(key) for key in ("placement",) if key in values}
@@ -66,12 +66,12 @@ class Config(Section):
 
     @property
     def runs(self) -> dict[str, RunSpec]:
-        """Every run of the grid by its id, each once, in the order of the file."""
+        """Every run of the grid by its id, without duplicates, in the order of the file."""
         specs = (self.spec_of(override) for _, override in self.grid.overrides())
         return {spec.run_id: spec for spec in specs}
 
     def matching(self, selector: GridRun) -> list[str]:
-        """Ids of the runs that agree with every key of a selector, in the order of the file."""
+        """Ids of the runs that match every key of a selector, in the order of the file."""
         wanted = selector.values()
         return [run_id for run_id, spec in self.runs.items() if wanted.items() <= _labels(spec).items()]
 
@@ -90,7 +90,7 @@ def _labels(spec: RunSpec) -> dict[str, Any]:
 
 
 def _grid_problems(config: Config) -> list[str]:
-    """What is wrong between sections: runs that cannot be, roles that no run plays."""
+    """Problems between sections: impossible runs, and roles that no run of the grid can play."""
     problems: list[str] = []
     overrides = list(config.grid.overrides())
     if not overrides:
@@ -121,7 +121,7 @@ def parse(raw: Mapping[str, Any], source: str = "config") -> Config:
     """A validated config from plain data.
 
     Raises:
-        ConfigError: with every problem at once.
+        ConfigError: lists every problem.
     """
     try:
         config = Config.model_validate(raw)
@@ -136,7 +136,7 @@ def load(path: str | Path) -> Config:
     """A validated config from a YAML file.
 
     Raises:
-        ConfigError: where the file is missing, is no YAML mapping, or has problems; all of them at once.
+        ConfigError: if the file is missing, is not a YAML mapping, or has problems; lists every problem.
     """
     path = Path(path)
     raw = read_yaml(path)

@@ -20,18 +20,18 @@ class DataSpec(Section):
 
     @property
     def corpus_id(self) -> str:
-        """Name of the corpus's folder."""
+        """Folder name of the corpus."""
         source: str = self.corpus.source
         return f"{source}-{digest(self.corpus.canonical())}"
 
     @property
     def tokens_id(self) -> str:
-        """Name of the token store's folder."""
+        """Folder name of the token store."""
         return f"{self.tokens.tokenizer.kind}-{digest(self.canonical())}"
 
 
 class RunSpec(Section):
-    """Everything that determines a run's numbers; how it is executed is not in here."""
+    """Everything that determines the numbers of a run; the execution is not part of it."""
 
     corpus: CorpusConfig
     tokens: TokensConfig
@@ -46,7 +46,7 @@ class RunSpec(Section):
 
     @property
     def run_id(self) -> str:
-        """Readable and unique to the whole spec, such as `post-lr8e-04-seed0-3f2a9c1d`."""
+        """Readable id, unique to the whole spec, such as `post-lr8e-04-seed0-3f2a9c1d`."""
         training = self.training
         parts = [self.model.placement, f"lr{number_label(training.lr)}"]
         if training.warmup_steps == 0:
@@ -57,7 +57,7 @@ class RunSpec(Section):
 
     @property
     def recorded_steps(self) -> list[int]:
-        """The steps, ascending, that the run records."""
+        """The steps that the run records, ascending."""
         return self.record.recorded(self.training.steps)
 
     @model_validator(mode="after")

@@ -12,9 +12,9 @@ class TrainedTokenizer(Section):
 
     kind: Literal["train"]
     vocab_size: Annotated[PositiveInt, Field(ge=300)] = 2048
-    """Number of pieces, the 256 byte pieces and the control pieces included."""
+    """Number of pieces, including the 256 byte pieces and the control pieces."""
     documents: PositiveInt = 100_000
-    """Train on the first so many documents."""
+    """Number of documents to train on, from the first on."""
 
 
 class FileTokenizer(Section):
@@ -28,7 +28,7 @@ class FileTokenizer(Section):
 
 
 class WheelTokenizer(Section):
-    """The SentencePiece model (32000 pieces, Llama-2's kind) of the pinned `mistral-common` wheel."""
+    """The SentencePiece model (32000 pieces, of the same kind as Llama-2's) of the pinned `mistral-common` wheel."""
 
     kind: Literal["wheel"]
 
@@ -58,6 +58,6 @@ class TokensConfig(Section):
     tokenizer: TokenizerConfig
     """Which SentencePiece model encodes the text."""
     validation_fraction: Annotated[Real, Field(ge=0, lt=1)] = 0.02
-    """Share of the urls whose documents are held out for validation (by url, so that no page is on both sides)."""
+    """Share of urls whose documents are held out for validation; no url is in both splits."""
     max_tokens: PositiveInt | None = None
-    """Stop once so many training tokens are stored; null takes the whole corpus."""
+    """Largest number of training tokens to store; null takes the whole corpus."""
