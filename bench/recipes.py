@@ -42,7 +42,7 @@ class Modular(Decoder):
         self.retained: list[Tensor] = []
 
     def hidden(self, ids: Tensor, recorder: Recorder | None = None) -> Tensor:
-        table, eps = self.rotary[: ids.shape[-1]], self.config.norm_eps
+        table, eps = self.rotary(ids.shape[-1]), self.config.norm_eps
         branches = [b for layer in self.stack for b in (partial(layer.attention, table=table), layer.ffn)]
         x: Tensor = self.units[0](self.embedding(ids), self.norms[0], eps)
         for j, branch in enumerate(branches, 1):

@@ -16,7 +16,7 @@ def inputs(batch: int, length: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]
     """Projections, large enough for weights that are far from uniform, and the rotary table."""
     generator = torch.Generator().manual_seed(0)
     qkv = (2 * torch.randn(batch, length, 3 * WIDTH, dtype=torch.float64, generator=generator)).to(dtype)
-    table = rotary_table(length, HEADS, WIDTH // HEADS, 100.0).unsqueeze(1)
+    table = rotary_table(length, WIDTH // HEADS, 100.0)
     return qkv.requires_grad_(), table.to(torch.complex128 if dtype == torch.float64 else torch.complex64)
 
 

@@ -1,5 +1,7 @@
 """The decoder against Hugging Face's Llama, and against equation 1 written out naively."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
@@ -104,6 +106,29 @@ def test_equation_1_written_out(placement: str) -> None:
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("placement", ["post", "pre"])
+@pytest.mark.parametrize("move", [lambda m: m.double(), lambda m: m.to(torch.float64)], ids=["double", "to"])
+def test_logits_in_double_precision(placement: str, move: Callable[[Decoder], Decoder]) -> None:
+    ids, single = token_ids(), decoder(placement)
+    moved = move(decoder(placement))
+    torch.testing.assert_close(moved(ids), single(ids).double(), rtol=1e-5, atol=1e-5)
+    if placement == "pre":
+        torch.testing.assert_close(moved(ids), to_hugging_face(moved).double()(ids).logits, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("placement", ["post", "pre"])
+@pytest.mark.parametrize("move", [lambda m: m.bfloat16(), lambda m: m.to(torch.bfloat16)], ids=["bfloat16", "to"])
+def test_logits_in_half_precision(placement: str, move: Callable[[Decoder], Decoder]) -> None:
+    """As a float32 decoder with the same weights, within the rounding of activations to eight bits."""
+    ids, moved = token_ids(), move(decoder(placement))
+    single = decoder(placement)
+    single.load_state_dict(moved.state_dict())
+    wanted, got = single(ids).detach(), moved(ids)
+    assert got.dtype == torch.bfloat16
+    torch.testing.assert_close(got.float(), wanted, rtol=0, atol=2**-6 * float(wanted.abs().max()))
+    torch.testing.assert_close(moved.float()(ids), wanted, rtol=0, atol=0)  # nothing is lost on the way
+
+
 def test_post_norm_is_no_llama() -> None:
     with pytest.raises(CollapseError, match="placement 'post'"):
         to_hugging_face(decoder("post"))
@@ -158,7 +183,7 @@ def test_tied_parameters_are_counted_once() -> None:
 
 
 def test_rotation_depends_on_the_distance_only() -> None:
-    table = rotary_table(12, 1, 8, 10_000.0).unsqueeze(1)
+    table = rotary_table(12, 8, 10_000.0)
     generator = torch.Generator().manual_seed(0)
     q, k = (torch.randn(8, generator=generator).expand(1, 12, 1, 1, 8) for _ in range(2))
     scores = rotate(q, table).flatten(2)[0] @ rotate(k, table).flatten(2)[0].T

@@ -36,7 +36,7 @@ def traced_forward(model: Decoder, ids: Tensor) -> tuple[Trace, Tensor]:
     xs, ys = [], []
     y = model.embedding(ids)
     for layer in model.stack:
-        for branch in (lambda z, a=layer.attention: a(z, model.rotary[: ids.shape[1]]), layer.ffn):
+        for branch in (lambda z, a=layer.attention: a(z, model.rotary(ids.shape[1])), layer.ffn):
             x = rms(y, next(gains)) if config.placement == "post" else y * 1
             x.retain_grad()
             y = x + branch(x if config.placement == "post" else rms(x, last_gain(gains)))

@@ -74,7 +74,7 @@ def attention_checks(trial: Trial) -> dict[str, Comparison]:
     attention = Attention(SHAPE).double()
     attention.qkv.weight.zero_()
     matrices = [attention.qkv.weight.chunk(3)[2], attention.output.weight]
-    table = rotary_table(N, SHAPE.heads, D // SHAPE.heads, SHAPE.rope_base).unsqueeze(1)
+    table = rotary_table(N, D // SHAPE.heads, SHAPE.rope_base)
     kept = torch.tensor([0.0, a], dtype=torch.float64)
     draws = []
     for _ in range(DRAWS):
@@ -119,7 +119,7 @@ def conditional_checks(trial: Trial) -> dict[str, Comparison]:
     attention = Attention(single).double()
     draw_matrices(attention.parameters(), trial.generator)
     x = normalize(trial.normal(N, D) + trial.share * trial.normal(1, D))
-    read = attention_weights(attention, x, rotary_table(N, 1, D, single.rope_base).unsqueeze(1))[0] @ x
+    read = attention_weights(attention, x, rotary_table(N, D, single.rope_base))[0] @ x
     weights = float(WEIGHT_VARIANCE) ** 0.5 * trial.normal(DRAWS, D, D)
     before, branch = _squares(x)[:2], _squares(read)[:2]
     ratios = (_squares(x + read @ weights)[:, :2] / before).numpy()

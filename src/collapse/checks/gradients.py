@@ -77,7 +77,7 @@ def growth_checks(trial: Trial) -> dict[str, Comparison]:
     """Proposition D.2: gradient steps on W_O and W_2 in every layer of a collapsed network."""
     trial.decoder.zero_grad()
     states = _differentiated(trial, trial.collapsed())
-    table = trial.decoder.rotary[:N]
+    table = trial.decoder.rotary(N)
     found: dict[str, list[tuple[float, float, float]]] = {}
     for index, layer in enumerate(trial.decoder.stack):
         for k, (branch, name, more) in enumerate(((layer.attention, "output", (table,)), (layer.ffn, "down", ()))):

@@ -95,7 +95,7 @@ class States:
 
 def run(decoder: Decoder, rows: Tensor) -> States:
     """The states of a Post-Norm network that reads rows (n, d) instead of embedded tokens."""
-    table = decoder.rotary[: len(rows)]
+    table = decoder.rotary(len(rows))
     x = normalize(rows.requires_grad_())
     states = States([x], [])
     for layer in decoder.stack:

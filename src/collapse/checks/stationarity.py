@@ -65,7 +65,7 @@ def sublayer_checks(trial: Trial) -> dict[str, Comparison]:
 
     The scale of a parameter gradient is the one that a dL/dY of the same norm gives whose rows do not cancel.
     """
-    table = trial.decoder.rotary[:N]
+    table = trial.decoder.rotary(N)
     found: dict[str, list[tuple[float, float, float]]] = {}
     for layer in trial.decoder.stack:
         for name, branch in (("attention", partial(layer.attention, table=table)), ("ffn", layer.ffn)):

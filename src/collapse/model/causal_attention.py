@@ -82,7 +82,7 @@ def causal_attention(qkv: Tensor, table: Tensor, heads: int) -> Tensor:
 
     Args:
         qkv: (B, n, 3 d), the projections of the queries, keys and values, head by head; contiguous.
-        table: (n, 1, heads, head_width / 2), of `rotary_table`.
+        table: of `rotary_table`.
         heads: number of heads.
     """
     mixed: Tensor = _CausalAttention.apply(qkv, table[:, 0, 0], heads)  # type: ignore[no-untyped-call]

@@ -20,7 +20,7 @@ from collapse.recording.taps import full
 
 
 def _turn(x: Tensor, table: Tensor) -> Tensor:
-    """`rotate` in real arithmetic, which can be compiled; the table is (n, 1, heads, head_width / 2, 2)."""
+    """`rotate` in real arithmetic, which can be compiled; the table is that of `rotary_table`, seen as real."""
     even, odd = full(x).reshape(*x.shape[:-1], -1, 2).unbind(-1)
     cosine, sine = table.unbind(-1)
     return torch.stack((even * cosine - odd * sine, even * sine + odd * cosine), -1).flatten(-2).to(x.dtype)

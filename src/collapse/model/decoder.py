@@ -33,7 +33,7 @@ class Attention(nn.Module):
     def project(self, x: Tensor, table: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries and keys, turned by their positions, and values: (B, heads, n, head_width) each for x (B, n, d).
 
-        The rotary table is (n, 1, heads, head_width / 2).
+        The table is that of `rotary_table`.
         """
         batch, length, width = x.shape
         qkv = self.qkv(x).view(batch, length, 3, self.heads, width // self.heads)
@@ -48,7 +48,7 @@ class Attention(nn.Module):
         return out
 
     def forward(self, x: Tensor, table: Tensor) -> Tensor:
-        """(B, n, d) to (B, n, d); the rotary table is that of `project`."""
+        """(B, n, d) to (B, n, d); the table is that of `rotary_table`."""
         if serves(x):
             out: Tensor = self.output(causal_attention(self.qkv(x), table, self.heads))
             return out
@@ -102,9 +102,6 @@ class Decoder(nn.Module):
         self.head = nn.Linear(config.width, config.vocab_size, bias=False)
         if config.tie_embeddings:
             self.head.weight = self.embedding.weight
-        table = rotary_table(config.sequence_length, config.heads, config.width // config.heads, config.rope_base)
-        self.rotary: Tensor
-        self.register_buffer("rotary", table.unsqueeze(1), persistent=False)
         initialize(self, seed)
 
     @property
@@ -121,6 +118,11 @@ class Decoder(nn.Module):
         """The weight matrices of every sublayer, in the order of the stack."""
         return [list(branch.parameters()) for layer in self.stack for branch in (layer.attention, layer.ffn)]
 
+    def rotary(self, length: int) -> Tensor:
+        """The rotary table of so many positions."""
+        config, device = self.config, self.embedding.weight.device
+        return rotary_table(length, config.width // config.heads, config.rope_base, device)
+
     def hidden(self, ids: Tensor, recorder: "Recorder | None" = None) -> Tensor:
         """X^H, the LM head's input: (B, n, d) for token ids (B, n)."""
         length = ids.shape[-1]
@@ -130,7 +132,7 @@ class Decoder(nn.Module):
         gains = list(self.norms)
         y, normed = residual_norm(self.embedding(ids), None, gains[0], self.config.norm_eps, taps[0])
         carried = self.placement.carry(y, normed)
-        table = self.rotary[:length]
+        table = self.rotary(length)
         again = self.checkpoint_activations and torch.is_grad_enabled()
         for index, layer in enumerate(self.stack):
             behind = slice(2 * index + 1, 2 * index + 3)

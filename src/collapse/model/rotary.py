@@ -8,14 +8,14 @@ from torch import Tensor
 from collapse.recording.taps import full
 
 
-def rotary_table(length: int, heads: int, head_width: int, base: float) -> Tensor:
-    """exp(i m theta_k) for positions m and frequencies k, repeated for every head: (length, heads, head_width / 2).
+def rotary_table(length: int, head_width: int, base: float, device: torch.device | str = "cpu") -> Tensor:
+    """exp(i m theta_k) for positions m and frequencies k: (n, 1, 1, head_width / 2), in single precision.
 
-    Repeating costs memory and buys contiguous, and so vectorized, multiplication.
+    No module keeps it as a buffer, so no cast of a model can round it.
     """
-    frequencies = base ** -(torch.arange(0, head_width, 2, dtype=torch.float32) / head_width)
-    angles = torch.outer(torch.arange(length, dtype=torch.float32), frequencies)
-    return torch.polar(torch.ones_like(angles), angles)[:, None, :].repeat(1, heads, 1)
+    frequencies = base ** -(torch.arange(0, head_width, 2, dtype=torch.float32, device=device) / head_width)
+    angles = torch.outer(torch.arange(length, dtype=torch.float32, device=device), frequencies)
+    return torch.polar(torch.ones_like(angles), angles)[:, None, None]
 
 
 def _turn(x: Tensor, table: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ def rotate(x: Tensor, table: Tensor) -> Tensor:
 
     Args:
         x: (B, n, m, heads, head_width).
-        table: of `rotary_table`, (n, 1, heads, head_width / 2).
+        table: of `rotary_table`.
     """
     turned: Tensor = _Rotate.apply(x, table)  # type: ignore[no-untyped-call]
     return turned

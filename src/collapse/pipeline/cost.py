@@ -159,7 +159,7 @@ def memory(
         optimizer=3 * FP32 * count // shards,
         activations=activations,
         logits=logits,
-        buffers=FP32 * (recorder + n * d),
+        buffers=FP32 * (recorder + n * d // model.heads),
         update=update,
     )
 

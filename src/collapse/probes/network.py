@@ -33,9 +33,7 @@ class Network:
         self.generator = torch.Generator().manual_seed(seed)
         self.embedding = torch.empty(config.vocab_size, config.width)
         self.embedding.normal_(0.0, config.embedding_std, generator=self.generator)
-        table = rotary_table(config.sequence_length, config.heads, config.width // config.heads, config.rope_base)
-        self.rotary = table.unsqueeze(1)
-        """Rotary table, (n, 1, heads, head_width / 2)."""
+        self.rotary = rotary_table(config.sequence_length, config.width // config.heads, config.rope_base)
         self.gain = torch.ones(config.width, dtype=dtype)
         """RMSNorm's gain, which theory and probes do without."""
 
