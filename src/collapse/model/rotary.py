@@ -1,7 +1,5 @@
 """Rotary position embedding as a complex multiplication: one vectorized pass."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -18,23 +16,6 @@ def rotary_table(length: int, head_width: int, base: float, device: torch.device
     return torch.polar(torch.ones_like(angles), angles)[:, None, None]
 
 
-def _turn(x: Tensor, table: Tensor) -> Tensor:
-    pairs = torch.view_as_complex(full(x).reshape(*x.shape[:-1], -1, 2))
-    return torch.view_as_real(pairs * table).flatten(-2).to(x.dtype)
-
-
-class _Rotate(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, table: Tensor) -> Tensor:
-        ctx.save_for_backward(table)
-        return _turn(x, table)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (table,) = ctx.saved_tensors
-        return _turn(grads[0], table.conj()), None
-
-
 def rotate(x: Tensor, table: Tensor) -> Tensor:
     """Turn the neighbouring pairs (x_2k, x_2k+1) of every head by their position's angle.
 
@@ -45,5 +26,5 @@ def rotate(x: Tensor, table: Tensor) -> Tensor:
         x: (B, n, m, heads, head_width).
         table: of `rotary_table`.
     """
-    turned: Tensor = _Rotate.apply(x, table)  # type: ignore[no-untyped-call]
-    return turned
+    pairs = torch.view_as_complex(full(x).reshape(*x.shape[:-1], -1, 2))
+    return torch.view_as_real(pairs * table).flatten(-2).to(x.dtype)
