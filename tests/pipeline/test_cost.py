@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from collapse.config.model import ModelConfig
@@ -39,13 +40,15 @@ def test_the_papers_model_has_its_180_million_parameters() -> None:
 @pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.parametrize("batch", [1, 3])
 def test_flops_are_those_that_torch_counts(placement: str, checkpointing: bool, batch: int) -> None:
-    """Torch counts the whole square of scores: 2n/(n + 1) times the causal half. All else is equal to the last one."""
+    """Torch counts the whole square of scores: 2n/(n + 1) times the causal half. All else is equal to the last one.
+
+    It cannot count what a fused kernel does, so attention runs as plain matrix products here.
+    """
     model = SMALL.model_copy(update={"placement": placement})
     decoder = Decoder(model)
     decoder.checkpoint_activations = checkpointing
     ids = torch.randint(model.vocab_size, (batch, model.sequence_length))
-    in_place = {torch.ops.aten.baddbmm_: lambda into, a, b, **options: 2 * a.numel() * b[-1]}
-    with FlopCounterMode(display=False, custom_mapping=in_place) as counter:
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         decoder(ids).sum().backward()
     cost = flops(model, checkpointing)
     square = 2 * model.sequence_length / (model.sequence_length + 1)

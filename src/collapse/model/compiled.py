@@ -1,7 +1,6 @@
 """A layer's two branches through torch.compile: one graph each, which all layers share, with the weights as inputs.
 
 Equal to `Attention` and `FeedForward` within rounding. A graph serves one shape of input; another shape compiles again.
-Where `causal_attention` serves, attention is left to it: it is the faster one.
 """
 
 import sysconfig
@@ -14,7 +13,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from collapse.errors import CollapseError
-from collapse.model.causal_attention import serves
 from collapse.model.decoder import Attention, Decoder, FeedForward
 from collapse.recording.taps import full
 
@@ -51,8 +49,6 @@ def compile_branches(decoder: Decoder) -> None:
 
 
 def _attention_of(module: Attention, x: Tensor, table: Tensor) -> Tensor:
-    if serves(x):
-        return Attention.forward(module, x, table)
     out: Tensor = _attention(x, module.qkv.weight, module.output.weight, torch.view_as_real(table), module.heads)
     return out
 

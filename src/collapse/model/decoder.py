@@ -9,7 +9,6 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from collapse.config.model import ModelConfig
-from collapse.model.causal_attention import causal_attention, serves
 from collapse.model.initialization import initialize
 from collapse.model.norm import residual_norm
 from collapse.model.placements import PLACEMENTS
@@ -49,9 +48,6 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, table: Tensor) -> Tensor:
         """(B, n, d) to (B, n, d); the table is that of `rotary_table`."""
-        if serves(x):
-            out: Tensor = self.output(causal_attention(self.qkv(x), table, self.heads))
-            return out
         queries, keys, values = self.project(x, table)
         return self.merge(functional.scaled_dot_product_attention(queries, keys, values, is_causal=True))
 

@@ -20,8 +20,6 @@ FP32 = 4
 BF16 = 2
 REDUCTION_BUCKET = 500_000_000
 """Elements that DeepSpeed averages among processes at once, at most (its default)."""
-ATTENTION_BLOCK = 128
-"""Rows of attention weights that fp32 on a CPU computes together (`collapse.model.causal_attention.BLOCK`)."""
 CHECKPOINTS_KEPT = 2
 """Checkpoints of a training under way; while one is written there is one more."""
 LIBRARIES = 1_200_000_000
@@ -113,11 +111,11 @@ def memory(
 ) -> Memory:
     """Memory of one process of a training.
 
-    Kept for the backward pass, a token: at each of the 2L + 1 boundaries the normalized row with and without its gain,
-    2 d; in attention the three projections, queries and keys once more after rotation, and the heads' outputs, 6 d, or
-    in fp32 on a CPU the rotated three, the outputs, and the attention weights, 4 d and (n + 128)/2 a head; in the FFN
-    both halves of the input of SwiGLU, SiLU of the gate, and the product, 4 d_ff. With checkpointed activations only
-    each layer's inputs, and then one layer's activations in turn.
+    The backward pass needs these values per token: at each of the 2L + 1 boundaries the normalized row with and without
+    its gain, 2 d; in attention the three projections, queries and keys once more after rotation, and the heads'
+    outputs, 6 d, and one logarithm per head in fp32; in the FFN both halves of the input of SwiGLU, SiLU of the gate,
+    and the product, 4 d_ff. With checkpointed activations it needs only each layer's inputs, and then one layer's
+    activations in turn.
 
     Args:
         model: The decoder's shape.
@@ -135,10 +133,7 @@ def memory(
     tokens = micro * n
     size = BF16 if precision == "bf16" else FP32
     shards = execution.processes
-    if precision == "fp32" and not on_gpu:
-        attention = FP32 * (4 * d + model.heads * (n + min(n, ATTENTION_BLOCK)) // 2)
-    else:
-        attention = size * 6 * d + FP32 * model.heads
+    attention = size * 6 * d + FP32 * model.heads
     layer = tokens * (attention + size * (4 * d + 4 * model.ffn_width) + FP32 * 2)
     ends = tokens * size * 2 * d
     logits = 3 * FP32 * tokens * model.vocab_size
