@@ -1,8 +1,7 @@
 """The paper's shape on one GPU: speed and utilisation, bare and recorded, and a run that collapses (gpu_check.sh).
 
-Speed: medians of interleaved blocks of micro-batches, an optimizer step behind each block; eager and compiled, beside
-Hugging Face's Llama where transformers is there. The last lines are `name value` pairs, `_compiled` names those of
-torch.compile, and nan stands for what could not be measured here:
+Speed: medians of interleaved blocks of micro-batches, an optimizer step behind each block, beside Hugging Face's Llama
+where transformers is there. The last lines are `name value` pairs; nan stands for what could not be measured here:
     tokens_per_second_{bare,recorded,hugging_face}   tokens a second (more is better)
     mfu_{bare,recorded,hugging_face}                 model-FLOP/s over the card's peak in dense bf16 (more is better)
     recording_overhead_paper_gpu                     time with everything recorded over the bare time (less is better)
@@ -71,10 +70,6 @@ class Speed:
         module = module.to(self.device)
         return module if self.tiny else module.bfloat16()
 
-    def _compile(self, modules: list[Any]) -> None:
-        for module in modules:
-            module.compile(backend="aot_eager" if self.tiny else "inductor")
-
     def _block(self, engine: Plain, logits: Callable[[torch.Tensor], torch.Tensor], recorder: Recorder | None) -> Block:
         def block() -> None:
             for _ in range(BLOCK):
@@ -87,36 +82,31 @@ class Speed:
 
         return block
 
-    def decoders(self, compiled: bool) -> None:
+    def decoders(self) -> None:
         """Add our decoder, bare and recorded: the same one."""
         decoder: Decoder = self._place(Decoder(self.model))
-        if compiled:
-            self._compile([branch for layer in decoder.stack for branch in (layer.attention, layer.ffn)])
         recorder = Recorder(self.model.layers, self.model.width, decoder.placement.x_is_normed, self.device)
-        engine, end = Plain(decoder, self.training), "_compiled" if compiled else ""
-        self.blocks[f"bare{end}"] = self._block(engine, decoder, None)
-        self.blocks[f"recorded{end}"] = self._block(engine, lambda ids: decoder(ids, recorder), recorder)
+        engine = Plain(decoder, self.training)
+        self.blocks["bare"] = self._block(engine, decoder, None)
+        self.blocks["recorded"] = self._block(engine, lambda ids: decoder(ids, recorder), recorder)
 
-    def hugging_face(self, compiled: bool) -> None:
+    def hugging_face(self) -> None:
         """Add Hugging Face's Llama."""
         from transformers import LlamaForCausalLM
 
         llama = self._place(LlamaForCausalLM(llama_config(Decoder(self.model), attn_implementation="sdpa")))
-        if compiled:
-            self._compile(list(llama.model.layers))
         engine = Plain(llama, self.training)
-        name = "hugging_face_compiled" if compiled else "hugging_face"
-        self.blocks[name] = self._block(engine, lambda ids: llama(ids).logits, None)
+        self.blocks["hugging_face"] = self._block(engine, lambda ids: llama(ids).logits, None)
 
-    def add(self, contestant: Callable[[bool], None], compiled: bool) -> None:
+    def add(self, contestant: Callable[[], None]) -> None:
         """Add a contestant, and warm it up; a sentence where it cannot be measured here."""
         before = set(self.blocks)
-        what = f"{contestant.__name__}, {'compiled' if compiled else 'eager'}"
+        what = contestant.__name__
         try:
-            contestant(compiled)
+            contestant()
             for name in self.blocks.keys() - before:
                 self.timed(name)
-        except Exception as error:  # whatever a compiler or a library of another version may raise
+        except Exception as error:  # whatever a library of another version may raise
             self.blocks = {name: block for name, block in self.blocks.items() if name in before}
             print(f"{what}: left out: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}")
         else:
@@ -155,14 +145,12 @@ class Speed:
         tokens = BLOCK * self.micro * self.model.sequence_length
         operations = BLOCK * self.micro * flops(self.model).model
         for name in ("bare", "recorded", "hugging_face"):
-            for end in ("", "_compiled"):
-                found = self.seconds.get(name + end)
-                seconds = statistics.median(found) if found else math.nan
-                print(f"tokens_per_second_{name}{end} {tokens / seconds:.0f}")
-                print(f"mfu_{name}{end} {operations / seconds / peak:.3g}")
-        for end in ("", "_compiled"):
-            print(f"recording_overhead_paper_gpu{end} {self._ratio('recorded' + end, 'bare' + end):.3f}")
-            print(f"tokens_per_second_over_hf_gpu{end} {self._ratio('hugging_face' + end, 'recorded' + end):.3f}")
+            found = self.seconds.get(name)
+            seconds = statistics.median(found) if found else math.nan
+            print(f"tokens_per_second_{name} {tokens / seconds:.0f}")
+            print(f"mfu_{name} {operations / seconds / peak:.3g}")
+        print(f"recording_overhead_paper_gpu {self._ratio('recorded', 'bare'):.3f}")
+        print(f"tokens_per_second_over_hf_gpu {self._ratio('hugging_face', 'recorded'):.3f}")
         execution = ExecutionConfig(micro_batch_size=self.micro)
         foreseen = memory(self.model, execution, self.micro, "bf16", on_gpu=True)
         print(f"activation_memory_over_plan {self.activation_bytes / (foreseen.activations + foreseen.logits):.3f}")
@@ -200,10 +188,8 @@ def main() -> None:
         print(f"{card}: not in the table of peaks (src/collapse/planning/devices.py), so there is no utilisation")
     torch.manual_seed(0)
     speed = Speed(model, config.training, device, options.tiny)
-    for compiled in (False, True):
-        for contestant in (speed.decoders, speed.hugging_face):
-            if not compiled or time.monotonic() < deadline - 0.7 * options.seconds:
-                speed.add(contestant, compiled)
+    for contestant in (speed.decoders, speed.hugging_face):
+        speed.add(contestant)
     speed.measure(deadline - 0.55 * options.seconds)
     speed.blocks.clear()
     if device.type == "cuda":

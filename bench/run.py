@@ -2,8 +2,7 @@
 
     python bench/run.py [laptop] [middle] [paper]      # those named, or all three
 
-The last lines are `name ratio` pairs, for every shape; `_compiled` names those with `execution.compile`, and nan stands
-for what could not be measured here:
+The last lines are `name ratio` pairs, for every shape:
     recording_overhead_*         time of a step with everything recorded over the bare step (less is better)
     retain_grad_overhead_*       the same of a usual recipe, over the same bare step (bench/recipes.py)
     module_hooks_overhead_*      the same of another one
@@ -38,10 +37,8 @@ from collapse.config.root import load
 from collapse.config.run import RunSpec
 from collapse.config.training import ExecutionConfig
 from collapse.corpus.store import SplitManifest, TokenManifest, TokenStore
-from collapse.errors import CollapseError
 from collapse.launch.group import start_distributed
 from collapse.launch.memory import keep_freed_memory
-from collapse.model.compiled import require_compiler
 from collapse.model.decoder import Decoder
 from collapse.model.hugging_face import llama_config
 from collapse.pipeline.cost import flops
@@ -120,20 +117,17 @@ class Steps:
         self.store = token_store(self.spec, folder)
         self.batches = batches_of(self.spec, self.store)
 
-    def execution(self, compiled: bool = False) -> ExecutionConfig:
-        return ExecutionConfig(
-            device="cpu", threads=self.shape.threads, micro_batch_size=self.shape.batch, compile=compiled
-        )
+    def execution(self) -> ExecutionConfig:
+        return ExecutionConfig(device="cpu", threads=self.shape.threads, micro_batch_size=self.shape.batch)
 
     def block(
         self,
         model: Any,
         logits: Callable[[Any], torch.Tensor] = lambda out: out,
         collect: Callable[[], None] = lambda: None,
-        compiled: bool = False,
     ) -> Block:
         """Steps of a model, given its logits in what it returns and what is to be done behind each backward pass."""
-        engine = build_engine(model, self.spec.training, self.execution(compiled), DEVICE)
+        engine = build_engine(model, self.spec.training, self.execution(), DEVICE)
 
         def block(start: int) -> None:
             for step in range(start, start + self.shape.block):
@@ -169,25 +163,19 @@ class Contestants(Steps):
         super().__init__(shape, folder)
         self.blocks: dict[str, Block] = {}
         square = torch.randn(PRODUCT, PRODUCT)
-        self.ours("", compiled=False)
+        self.ours()
         self.apart("hugging_face", False, stack)
         self.apart("hugging_face_same_allocator", True, stack)
         for name, recipe in (("retain_grad", RetainGrad), ("module_hooks", ModuleHooks)):
             model = Modular(self.spec.model, 0)
             self.blocks[name] = self.block(model, collect=recipe(model).collect)
-        try:
-            require_compiler()
-        except CollapseError as error:
-            print(f"compiled: left out: {error}")
-        else:
-            self.ours("_compiled", compiled=True)
         self.blocks["product"] = lambda start: [square @ square for _ in range(shape.block)].clear()
 
-    def ours(self, end: str, compiled: bool) -> None:
+    def ours(self) -> None:
         """Our training, recorded and bare."""
         identity = Identity(self.spec.run_id, "bench", "Zipf")
-        scratch = self.folder / f"recorded{end}"
-        trainer = Trainer(self.spec, self.execution(compiled), self.store, DEVICE, identity, scratch)
+        scratch = self.folder / "recorded"
+        trainer = Trainer(self.spec, self.execution(), self.store, DEVICE, identity, scratch)
 
         def recorded(start: int) -> None:
             pending = Pending(start)
@@ -195,8 +183,8 @@ class Contestants(Steps):
                 trainer.step(step, pending)
             trainer.flush(pending)
 
-        self.blocks[f"recorded{end}"] = recorded
-        self.blocks[f"bare{end}"] = self.block(Decoder(self.spec.model, 0), compiled=compiled)
+        self.blocks["recorded"] = recorded
+        self.blocks["bare"] = self.block(Decoder(self.spec.model, 0))
 
     def apart(self, name: str, keeps_memory: bool, stack: ExitStack) -> None:
         """Hugging Face's model, in a process of its own."""
@@ -225,8 +213,6 @@ class Contestants(Steps):
                 took = (time.perf_counter() - began) / self.shape.block
                 if number > 0:
                     found[name].append(took)
-                elif name == "recorded_compiled":
-                    print(f"recorded_compiled: {took * self.shape.block:.1f} s the first block, with its compilation")
             print(f"round {number} of {self.shape.rounds}", file=sys.stderr, flush=True)
         return found
 
@@ -259,15 +245,11 @@ def measure(name: str) -> dict[str, float]:
     share = shape.batch * flops(model).model / operations["product"]
     return {
         f"recording_overhead_{name}": ratio("recorded", "bare"),
-        f"recording_overhead_{name}_compiled": ratio("recorded_compiled", "bare_compiled"),
         f"retain_grad_overhead_{name}": ratio("retain_grad", "bare"),
         f"module_hooks_overhead_{name}": ratio("module_hooks", "bare"),
         f"tokens_per_second_over_hf_{name}": ratio("hugging_face", "recorded"),
-        f"tokens_per_second_over_hf_{name}_compiled": ratio("hugging_face", "recorded_compiled"),
         f"over_hf_same_allocator_{name}": ratio("hugging_face_same_allocator", "recorded"),
-        f"over_hf_same_allocator_{name}_compiled": ratio("hugging_face_same_allocator", "recorded_compiled"),
         f"utilisation_{name}": share * ratio("product", "recorded"),
-        f"utilisation_{name}_compiled": share * ratio("product", "recorded_compiled"),
     }
 
 

@@ -10,8 +10,6 @@ import pytest
 import torch
 
 from collapse.config.model import ModelConfig
-from collapse.errors import CollapseError
-from collapse.model.compiled import require_compiler
 from collapse.model.decoder import Decoder
 
 BENCH = Path(__file__).parents[1] / "bench"
@@ -19,23 +17,14 @@ RATIOS = ("recording_overhead", "tokens_per_second_over_hf", "over_hf_same_alloc
 RECIPES = ("retain_grad_overhead", "module_hooks_overhead")
 
 
-def compiles() -> bool:
-    try:
-        require_compiler()
-    except CollapseError:
-        return False
-    return True
-
-
 def test_every_ratio_is_said() -> None:
     done = subprocess.run([sys.executable, BENCH / "run.py", "tiny"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     last = dict(re.findall(r"^(\w+) (\S+)$", done.stdout, re.MULTILINE))
-    always = {f"{name}_tiny" for name in (*RATIOS, *RECIPES)}
-    assert set(last) == always | {f"{name}_tiny_compiled" for name in RATIOS}
+    assert set(last) == {f"{name}_tiny" for name in (*RATIOS, *RECIPES)}
     for name, value in last.items():
-        assert math.isfinite(float(value)) == (name in always or compiles()), name
-        assert not float(value) < 0, name
+        assert math.isfinite(float(value)), name
+        assert float(value) >= 0, name
     for contestant in (
         "recorded",
         "bare",

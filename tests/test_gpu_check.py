@@ -39,12 +39,11 @@ def test_every_line_is_printed(tiny) -> None:
     done, out = tiny
     assert done.returncode == 0, done.stdout + done.stderr
     found = values(done.stdout)
-    contestants = [name + end for name in ("bare", "recorded", "hugging_face") for end in ("", "_compiled")]
+    contestants = ("bare", "recorded", "hugging_face")
     assert {name: found[f"tokens_per_second_{name}"] > 0 for name in contestants} == dict.fromkeys(contestants, True)
     assert {f"mfu_{name}" for name in contestants} < set(found)
-    for end in ("", "_compiled"):
-        assert found[f"recording_overhead_paper_gpu{end}"] > 0
-        assert found[f"tokens_per_second_over_hf_gpu{end}"] > 0
+    assert found["recording_overhead_paper_gpu"] > 0
+    assert found["tokens_per_second_over_hf_gpu"] > 0
     assert "activation_memory_over_plan" in found
     assert (out / "output.txt").read_text() == done.stdout
 

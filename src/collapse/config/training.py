@@ -110,9 +110,6 @@ class ExecutionConfig(Section):
     """Sequences that a process handles at once; gradients of the rest of its share are accumulated."""
     activation_checkpointing: bool = False
     """Whether the backward pass recomputes a layer's activations instead of keeping them: less memory, more time."""
-    compile: bool = False
-    """Whether torch.compile compiles the two branches of a layer: faster steps, but the first start takes half a minute
-    longer. On a CPU it needs a C++ compiler."""
     flush_every: PositiveInt = 16
     """Steps between two transfers of recorded quantities from the device to disk."""
     checkpoint_every: PositiveInt = 100

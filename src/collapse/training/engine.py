@@ -10,9 +10,7 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 
 from collapse.config.training import ExecutionConfig, TrainingConfig
-from collapse.model import norm_kernels as kernels
 from collapse.model.decoder import Decoder
-from collapse.model.norm import compiled
 from collapse.training.device import Device
 from collapse.training.schedule import learning_rate_factor
 
@@ -27,11 +25,7 @@ def parameter_groups(decoder: Decoder, weight_decay: float) -> list[dict[str, An
 
 
 def build_engine(decoder: Decoder, training: TrainingConfig, execution: ExecutionConfig, device: Device) -> Any:
-    """A DeepSpeed engine around a decoder, with AdamW, the schedule and the clipping of the config.
-
-    Raises:
-        CollapseError: if `execution.compile` is set and no compiler is installed.
-    """
+    """A DeepSpeed engine around a decoder, with AdamW, the schedule and the clipping of the config."""
     import deepspeed
 
     micro, _ = execution.split(training.sequences_per_step)
@@ -48,12 +42,6 @@ def build_engine(decoder: Decoder, training: TrainingConfig, execution: Executio
         # Without the second option DeepSpeed rounds the fp32 sums to bf16 when it averages them, even for one process.
         config |= {"data_types": {"grad_accum_dtype": "fp32"}, "communication_data_type": "fp32"}
     decoder.checkpoint_activations = execution.activation_checkpointing
-    if execution.compile:
-        from collapse.model.compiled import compile_branches, require_compiler
-
-        if device.kind == "cpu":
-            require_compiler()
-        compile_branches(decoder)
     groups = parameter_groups(decoder, training.weight_decay)
     optimizer = torch.optim.AdamW(groups, lr=training.lr, betas=training.betas, fused=True)
     factor = learning_rate_factor(training)

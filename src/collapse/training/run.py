@@ -66,7 +66,6 @@ def train_run(
         threads=execution.threads,
         micro_batch_size=execution.micro_batch_size,
         activation_checkpointing=execution.activation_checkpointing,
-        compile=execution.compile,
     )
     publish(dataset(spec, trainer.history, outcome.steps, run_values, origin, outcome.ended), out)
     if outcome.ended != COMPLETED:
