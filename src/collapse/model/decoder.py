@@ -13,7 +13,6 @@ from collapse.model.initialization import initialize
 from collapse.model.norm import residual_norm
 from collapse.model.placements import PLACEMENTS
 from collapse.model.rotary import rotary_table, rotate
-from collapse.model.swiglu import swiglu
 
 if TYPE_CHECKING:
     from collapse.recording.recorder import Recorder
@@ -62,7 +61,8 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, n, d) to (B, n, d)."""
-        out: Tensor = self.down(swiglu(self.gate_up(x)))
+        gate, up = self.gate_up(x).chunk(2, dim=-1)
+        out: Tensor = self.down(functional.silu(gate) * up)
         return out
 
 
