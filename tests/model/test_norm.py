@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from collapse.model.norm import FEW_THREADS, compiled, residual_norm
-from collapse.model.norm_kernels import squared_norm
 from collapse.recording.recorder import Recorder
 from collapse.recording.taps import GRADIENT_SCALE, scaled_squared_norm
 
@@ -132,12 +131,6 @@ def test_no_boundary_loses_tiny_gradients(serves: bool, exponent: int, monkeypat
     (grad_rows,) = torch.autograd.grad(normed, rows, gradient.float())
     for measured, wanted in ((tap.grad_x_sq, gradient), (tap.grad_y_sq, grad_rows)):
         assert np.sqrt(float(measured) / GRADIENT_SCALE) == pytest.approx(float(wanted.double().norm()), rel=1e-4)
-
-
-@pytest.mark.parametrize("exponent", [-30, 0, 15])
-def test_a_squared_norm_is_summed_in_double_precision(exponent: int) -> None:
-    values = (np.random.default_rng(9).standard_normal(1000) * 10.0**exponent).astype(np.float32)
-    assert squared_norm(values) == pytest.approx((values.astype(np.float64) ** 2).sum(), rel=1e-12)
 
 
 def test_which_tensors_the_compiled_loops_serve(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,12 +132,3 @@ def backward(
                 grad_y[b, i, k] = value
                 y_sq += np.float64(value) * np.float64(value)
     return normed_sq * scale, y_sq * scale
-
-
-@njit(cache=True, fastmath=_REORDER, error_model="numpy")
-def squared_norm(values: F32) -> Any:
-    """The sum of squares, in float64, of a vector."""
-    total = 0.0
-    for k in range(len(values)):
-        total += np.float64(values[k]) * np.float64(values[k])
-    return total

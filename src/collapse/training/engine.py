@@ -78,11 +78,7 @@ def sublayer_gradient_sq(decoder: Decoder) -> Tensor:
                 fragments.append(fragment)
     total = torch.zeros(len(matrices), device=device, dtype=torch.float64)
     if fragments:
-        if compiled(*fragments):
-            found = [kernels.squared_norm(f.detach().numpy().ravel()) for f in fragments]
-            squares = torch.tensor(found, dtype=torch.float64)
-        else:
-            squares = torch.stack(torch._foreach_norm(fragments, 2, dtype=torch.float64)).square()
+        squares = torch.stack(torch._foreach_norm(fragments, 2, dtype=torch.float64)).square()
         total.index_add_(0, torch.tensor(owners, device=device), squares)
     return total
 
