@@ -98,7 +98,7 @@ class Decoder(nn.Module):
         self.head = nn.Linear(config.width, config.vocab_size, bias=False)
         if config.tie_embeddings:
             self.head.weight = self.embedding.weight
-        initialize(self, seed)
+        initialize(config, seed, self.embedding.weight, self.sublayer_matrices(), self.head.weight)
 
     @property
     def parameter_count(self) -> int:

@@ -1,31 +1,29 @@
 """The paper's standard initialization."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Generator, Tensor
 
-if TYPE_CHECKING:
-    from collapse.model.decoder import Decoder
+from collapse.config.model import ModelConfig
 
 
 @torch.no_grad()
-def initialize(decoder: "Decoder", seed: int) -> None:
-    """Draw every parameter anew, on the CPU, from one generator: embedding, sublayers from first to last, LM head.
+def initialize(
+    config: ModelConfig, seed: int, embedding: Tensor, sublayers: Iterable[Iterable[Tensor]], head: Tensor
+) -> None:
+    """Draw all matrices anew, on the CPU, from one generator: embedding, sublayers from first to last, LM head.
 
     Sublayer matrices are i.i.d. Gaussian with variance 1/(3 fan_in) (Section 2): 1/(3d) for W_Q, W_K, W_V, W_O, W_1 and
-    W_3, 1/(3 d_ff) for W_2. The embedding table has `embedding_std`, an untied LM head `head_std`. Gains are 1.
+    W_3, 1/(3 d_ff) for W_2. The embedding table, (v, d), has `embedding_std`, an untied LM head, (v, d), `head_std`; a
+    tied head is the table.
     """
     generator = torch.Generator().manual_seed(seed)
-    config = decoder.config
-    decoder.embedding.weight.normal_(0.0, config.embedding_std, generator=generator)
-    for matrices in decoder.sublayer_matrices():
+    embedding.normal_(0.0, config.embedding_std, generator=generator)
+    for matrices in sublayers:
         draw_matrices(matrices, generator)
-    for gain in decoder.norms:
-        gain.fill_(1.0)
     if not config.tie_embeddings:
-        decoder.head.weight.normal_(0.0, config.head_std, generator=generator)
+        head.normal_(0.0, config.head_std, generator=generator)
 
 
 @torch.no_grad()
