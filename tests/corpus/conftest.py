@@ -21,7 +21,7 @@ WORDS = TEXT.split()
 
 
 def make_records(count: int, seed: int = 0, words: int = 60, pages: int | None = None) -> list[dict[str, str]]:
-    """C4-shaped records of random words; `pages` distinct urls."""
+    """C4-shaped records of random words, with `pages` distinct urls."""
     rng = np.random.default_rng(seed)
     return [
         {
@@ -69,7 +69,7 @@ else:
 def run_stage(
     stage: str, spec: DataSpec, out: Path, corpus: Path = Path(), tokenizer: Path = Path(), **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """The `tokenizer` or the `tokenize` stage in a process of its own, as a job runs it."""
+    """Run the `tokenizer` or `tokenize` stage in a separate process, as a job does."""
     command = [sys.executable, "-c", STAGE, stage, spec.model_dump_json(), str(out), str(corpus), str(tokenizer)]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | environment)
 
@@ -97,7 +97,7 @@ def helpers() -> Any:
 
 @pytest.fixture(scope="session")
 def wheel_cache(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """The real wheels are downloaded once and kept in pytest's own cache."""
+    """The real wheels, downloaded once and kept in the cache of pytest."""
     with pytest.MonkeyPatch.context() as patch:
         folder = request.config.cache.mkdir("collapse-corpus")
         patch.setenv("XDG_CACHE_HOME", str(folder))

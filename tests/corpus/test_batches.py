@@ -16,7 +16,7 @@ def make(tokens, n=8, sequences=4, seed=0, scope="stream", vocab_size=1 << 16):
 
 
 @given(length=st.integers(2, 400), n=st.integers(1, 20), sequences=st.integers(1, 9), seed=st.integers(0, 2**40))
-def test_each_window_is_seen_once_an_epoch(length, n, sequences, seed):
+def test_each_window_occurs_once_per_epoch(length, n, sequences, seed):
     if length < n + 1:
         return
     batches = make(stream(length), n, sequences, seed)
@@ -51,7 +51,7 @@ def test_epochs_differ_in_order():
 
 
 def test_the_order_is_pinned():
-    """Stored runs depend on it."""
+    """Stored runs depend on this order."""
     assert make(stream(8 * 10 + 1), sequences=12, seed=3).order(0) == [9, 6, 0, 2, 1, 4, 7, 5, 3, 8, 4, 1]
 
 
@@ -70,7 +70,7 @@ def test_small_scopes_repeat_the_start_of_the_stream():
     for step in (0, 1, 1000):
         np.testing.assert_array_equal(batch.at(step), start)
         np.testing.assert_array_equal(sequence.at(step), [part[:1] for part in start])
-    with pytest.raises(ValueError, match="one sequence a step"):
+    with pytest.raises(ValueError, match="one sequence per step"):
         make(tokens, sequences=2, scope="sequence")
 
 

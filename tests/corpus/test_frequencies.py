@@ -68,11 +68,11 @@ def test_bad_input():
             entropy(weights)
 
 
-def test_lists_are_taken_and_what_is_no_label_is_refused():
+def test_accepts_lists_and_rejects_values_that_are_not_labels():
     assert frequency_loss([1, 2]) == pytest.approx(math.log(2))
     assert frequency_distribution([[0, 1], [1, 1]]).tolist() == [0.25, 0.75]
     with pytest.raises(ValueError, match="label 3 is outside the vocabulary of 2"):
         frequency_distribution([3], 2)
     for wrong in ([0.5], [-1, 2], ["a"]):
-        with pytest.raises(ValueError, match="labels must be whole numbers from 0 on"):
+        with pytest.raises(ValueError, match="labels must be integers >= 0"):
             frequency_loss(wrong)

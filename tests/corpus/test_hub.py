@@ -39,7 +39,7 @@ def test_an_unreachable_hub_for_the_tokenizer_is_one_sentence(tmp_path, helpers,
 
 @pytest.mark.parametrize("matches", [True, False])
 def test_a_tokenizer_from_the_hub_is_checked(tmp_path, helpers, offline, matches):
-    """The hub's own cache stands in for the hub."""
+    """The local cache of the hub library replaces the hub."""
     model = helpers.store(tmp_path, helpers.spec(helpers.shard(tmp_path / "s.json.gz", helpers.records(40))))
     content = model.with_suffix(".model").read_bytes()
     snapshot = tmp_path / "hub" / "hub" / "models--some--model" / "snapshots" / REVISION
@@ -61,7 +61,7 @@ def test_a_tokenizer_from_the_hub_is_checked(tmp_path, helpers, offline, matches
 
 @pytest.fixture
 def repository(tmp_path, helpers):
-    """`datasets` reads a local folder as it reads a repository."""
+    """A local folder, which `datasets` reads like a repository."""
     folder = tmp_path / "repository"
     folder.mkdir()
     helpers.shard(folder / "train-0.json.gz", helpers.records(30))

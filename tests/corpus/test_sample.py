@@ -33,7 +33,7 @@ def test_every_document_names_its_source(texts):
     assert kinds["pypi.org"] == 466
     pages = Counter(document.url for document in texts)
     assert pages["https://en.wikipedia.org/wiki/Home_Run_Derby"] >= 1
-    assert max(pages.values()) > 1, "passages of one page share its url, so that they stay on one side of the split"
+    assert max(pages.values()) > 1, "passages of one page share its url, so that they stay in the same split"
 
 
 def test_licences_are_stated(sample_corpus):
@@ -74,5 +74,5 @@ def test_damage_is_named(tmp_path, wheel_cache):
     (folder / "manifest.json").unlink()
     with pytest.raises(CollapseError, match=r"manifest\.json does not exist: the corpus was not fetched"):
         documents(SPEC, folder)
-    with pytest.raises(CollapseError, match=r"the sample corpus has to be fetched first"):
+    with pytest.raises(CollapseError, match=r"the sample corpus is missing: fetch it first"):
         documents(SPEC, None)

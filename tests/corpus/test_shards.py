@@ -13,7 +13,7 @@ def read(helpers, *files):
     return list(documents(helpers.spec(*files).corpus))
 
 
-def test_globs_and_paths_are_read_in_sorted_order_each_once(tmp_path, helpers):
+def test_globs_and_paths_are_read_once_in_sorted_order(tmp_path, helpers):
     records = helpers.records(6)
     for index in (2, 0, 1):
         helpers.shard(tmp_path / f"c4-{index}.json.gz", records[2 * index : 2 * index + 2])
@@ -66,7 +66,7 @@ BAD_LINES = [
     pytest.param(b'{"text": "t"}', r"line 3: the record has no 'url'", id="no-url"),
     pytest.param(record(text=None), r"line 3: 'text' should be a string \(got NoneType\)", id="null"),
     pytest.param(record(url=7), r"line 3: 'url' should be a string \(got int\)", id="number"),
-    pytest.param(record(text="\ud800"), r"line 3: 'text' holds half a surrogate pair", id="surrogate"),
+    pytest.param(record(text="\ud800"), r"line 3: 'text' contains half a surrogate pair", id="surrogate"),
 ]
 
 
@@ -87,9 +87,9 @@ def flipped(good):
 
 
 BAD_FILES = [
-    pytest.param(truncated, r"breaks off after line \d+: the shard is truncated", id="truncated"),
-    pytest.param(lambda good: good[:-4], r"breaks off after line 300: the shard is truncated", id="no-trailer"),
-    pytest.param(flipped, r"not readable as gzip after line \d+ .*the shard is damaged", id="flipped-bit"),
+    pytest.param(truncated, r"ends early after line \d+: truncated shard", id="truncated"),
+    pytest.param(lambda good: good[:-4], r"ends early after line 300: truncated shard", id="no-trailer"),
+    pytest.param(flipped, r"not readable as gzip after line \d+ .*damaged shard", id="flipped-bit"),
     pytest.param(lambda good: good + b"garbage", r"not readable as gzip after line 300", id="trailing-garbage"),
     pytest.param(lambda good: GOOD, r"not readable as gzip after line 0 \(Not a gzipped file", id="not-gzip"),
     pytest.param(lambda good: b"", r"the shard is an empty file", id="empty-file"),
@@ -111,5 +111,5 @@ def test_missing_files(tmp_path, helpers):
         read(helpers, tmp_path / "none.json.gz")
     with pytest.raises(CollapseError, match=r"corpus\.files: no file matches '.*\*\.gz'"):
         read(helpers, tmp_path / "*.gz")
-    with pytest.raises(CollapseError, match=r"is a folder; give the files in it"):
+    with pytest.raises(CollapseError, match=r"is a folder; list its files"):
         read(helpers, tmp_path)

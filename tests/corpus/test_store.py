@@ -37,7 +37,7 @@ def test_wide_ids_are_kept(tmp_path):
 
 
 @pytest.mark.parametrize("split", ["train", "validation"])
-def test_a_file_of_another_size_is_named(folder, split):
+def test_a_file_of_the_wrong_size_is_named(folder, split):
     path = folder / f"{split}.bin"
     content = path.read_bytes()
     path.write_bytes(content[:-1])

@@ -20,7 +20,7 @@ def shard(tmp_path_factory, helpers):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory, helpers, shard):
-    """A store of everything, and its tokenizer."""
+    """A store of the whole corpus; its tokenizer is beside it."""
     folder = tmp_path_factory.mktemp("whole")
     return helpers.store(folder, helpers.spec(shard, validation_fraction=0.2))
 
@@ -42,7 +42,7 @@ def test_the_store_holds_every_document_once_with_eos_after_it(helpers, whole):
     assert store.train[-1] == store.validation[-1] == store.manifest.eos_id == 2
 
 
-def test_the_manifest_counts_right(whole, helpers, shard):
+def test_the_counts_of_the_manifest_are_right(whole, helpers, shard):
     store = TokenStore.open(whole)
     manifest = store.manifest
     assert manifest.spec == helpers.spec(shard, validation_fraction=0.2)
@@ -63,7 +63,7 @@ def test_the_bytes_do_not_depend_on_batches_or_threads(tmp_path, helpers, shard,
 
 @pytest.mark.parametrize("batch", [500, 1 << 20])
 @pytest.mark.parametrize("limit", [1, 1000, 3333])
-def test_max_tokens_cuts_exactly_whatever_the_batch(tmp_path, helpers, shard, whole, monkeypatch, limit, batch):
+def test_max_tokens_cuts_exactly_for_every_batch_size(tmp_path, helpers, shard, whole, monkeypatch, limit, batch):
     monkeypatch.setattr(stage, "BATCH_CHARACTERS", batch)
     spec = helpers.spec(shard, validation_fraction=0.2, max_tokens=limit)
     manifest = stage.tokenize(spec, whole.with_suffix(".model"), tmp_path / "t")
@@ -75,17 +75,17 @@ def test_max_tokens_cuts_exactly_whatever_the_batch(tmp_path, helpers, shard, wh
     assert sum(manifest.token_frequencies) == limit
     held_out = [stage.is_validation(record["url"], 0.2) for record in helpers.records(200, pages=80)]
     last = np.flatnonzero(~np.array(held_out))[manifest.train.documents - 1]
-    assert manifest.validation.documents == sum(held_out[:last]), "nothing after the cut is kept"
+    assert manifest.validation.documents == sum(held_out[:last]), "the store keeps nothing after the cut"
 
 
-def test_a_limit_above_the_corpus_takes_it_all(tmp_path, helpers, shard, whole):
+def test_a_limit_above_the_corpus_takes_all_of_it(tmp_path, helpers, shard, whole):
     spec = helpers.spec(shard, validation_fraction=0.2, max_tokens=10**9)
     assert (
         stage.tokenize(spec, whole.with_suffix(".model"), tmp_path / "t").train == TokenStore.open(whole).manifest.train
     )
 
 
-def test_no_page_is_on_both_sides_and_the_share_is_right():
+def test_each_page_is_in_one_split_and_the_share_is_right():
     urls = [f"https://example.org/{i}" for i in range(20_000)]
     held_out = sum(stage.is_validation(url, 0.02) for url in urls)
     assert abs(held_out / len(urls) - 0.02) < 0.004
@@ -134,7 +134,7 @@ def test_batched_keeps_order_and_size():
     assert [len(batch) for batch in batches] == [2, 2]
 
 
-def test_a_tokenizer_that_is_not_there(tmp_path, helpers, shard):
+def test_a_missing_tokenizer(tmp_path, helpers, shard):
     result = helpers.run("tokenize", helpers.spec(shard), tmp_path / "u", tokenizer=tmp_path / "none")
     assert result.returncode == 1
     assert result.stderr.startswith("error: tokenizer: ") and "does not exist" in result.stderr
@@ -150,7 +150,7 @@ def test_a_full_disk(tmp_path, helpers, shard, whole):
     assert list(out.iterdir()) == []
 
 
-def test_the_sample_corpus_with_the_tokenizer_of_the_laptop(tmp_path, helpers, sample_corpus):
+def test_the_sample_corpus_with_the_tokenizer_of_the_default_config(tmp_path, helpers, sample_corpus):
     spec = DataSpec.model_validate(
         {"corpus": SampleCorpus(source="sample"), "tokens": {"tokenizer": {"kind": "train", "vocab_size": 2048}}}
     )

@@ -31,12 +31,12 @@ def file_spec(path, sha256=None):
     )
 
 
-def test_training_repeats_to_the_byte_and_makes_no_noise(texts, model, capfd):
+def test_training_is_reproducible_and_prints_nothing(texts, model, capfd):
     assert train(texts, 320) == model
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_trained_model_is_of_llamas_kind(model):
+def test_the_trained_model_is_like_that_of_llama_2(model):
     processor = load(model, "m")
     assert processor.get_piece_size() == 320
     assert (processor.unk_id(), processor.bos_id(), processor.eos_id(), processor.pad_id()) == (0, 1, 2, -1)
@@ -53,19 +53,19 @@ def test_decoding_an_encoding_gives_the_text(model, text):
 
 
 def test_a_vocabulary_that_the_corpus_cannot_fill(texts):
-    with pytest.raises(CollapseError, match=r"too small for 5000 pieces: at most (\d+) can be made of it") as caught:
+    with pytest.raises(CollapseError, match=r"too small for 5000 pieces: it allows at most (\d+)") as caught:
         train(texts, 5000)
     most = int(str(caught.value).split("at most ")[1].split()[0])
     assert load(train(texts, most), "m").get_piece_size() == most
 
 
-def test_a_vocabulary_that_does_not_hold_the_characters():
+def test_a_vocabulary_that_cannot_cover_the_characters():
     texts = [Document("".join(map(chr, range(0x4E00, 0x4F00))), "u", "")]
-    with pytest.raises(CollapseError, match=r"300 pieces do not hold the characters of the corpus: at least \d+ are"):
+    with pytest.raises(CollapseError, match=r"300 pieces cannot cover the characters of the corpus: at least \d+ are"):
         train(texts, 300)
 
 
-def test_only_the_first_documents_are_trained_on(tmp_path, helpers):
+def test_training_uses_only_the_first_documents(tmp_path, helpers):
     records = helpers.records(50)
     longer = helpers.spec(helpers.shard(tmp_path / "long.json.gz", records))
     shorter = helpers.spec(helpers.shard(tmp_path / "short.json.gz", records[:20]))
@@ -74,7 +74,7 @@ def test_only_the_first_documents_are_trained_on(tmp_path, helpers):
     assert obtain(DataSpec.model_validate(limited)) == obtain(shorter) != obtain(longer)
 
 
-def test_what_is_wrong_with_the_text_comes_through(tmp_path, helpers):
+def test_errors_of_the_text_are_reported(tmp_path, helpers):
     records = helpers.records(50)
     del records[30]["url"]
     path = helpers.shard(tmp_path / "s.json.gz", records)
@@ -82,17 +82,17 @@ def test_what_is_wrong_with_the_text_comes_through(tmp_path, helpers):
         obtain(helpers.spec(path))
 
 
-def test_a_file_is_taken_as_it_is(tmp_path, model):
+def test_a_file_is_used_unchanged(tmp_path, model):
     path = tmp_path / "m.model"
     path.write_bytes(model)
     digest = hashlib.sha256(model).hexdigest()
     assert obtain(file_spec(path)) == obtain(file_spec(path, digest)) == model
-    with pytest.raises(CollapseError, match=rf"m\.model: its sha256 is {digest}, but it should be 0000"):
+    with pytest.raises(CollapseError, match=rf"m\.model: its sha256 is {digest} instead of 0000"):
         obtain(file_spec(path, "0" * 64))
 
 
 @pytest.mark.parametrize("content", [b"", b"no model at all", b"\x0a\x05<unk>"])
-def test_a_file_that_is_no_model(tmp_path, content):
+def test_a_file_that_is_not_a_model(tmp_path, content):
     path = tmp_path / "m.model"
     path.write_bytes(content)
     with pytest.raises(CollapseError, match=r"m\.model: not a SentencePiece model"):

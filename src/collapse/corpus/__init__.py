@@ -1,1 +1,1 @@
-"""Text: where it comes from, how it becomes token ids, and in what order they are trained on."""
+"""Text: its sources, its token ids, and the order in which runs train on them."""

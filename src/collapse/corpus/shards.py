@@ -13,10 +13,10 @@ from collapse.errors import CollapseError
 
 
 def resolve(patterns: Sequence[str]) -> list[Path]:
-    """The files that paths and globs stand for, each once, sorted.
+    """The files that match paths and globs, without duplicates, sorted.
 
     Raises:
-        CollapseError: for a path that is no file, and for a glob that matches none.
+        CollapseError: if a path is not a file, or a glob matches no file.
     """
     found: set[Path] = set()
     for pattern in patterns:
@@ -26,7 +26,7 @@ def resolve(patterns: Sequence[str]) -> list[Path]:
         if not files and is_glob:
             raise CollapseError(f"corpus.files: no file matches {pattern!r} (looked from {Path.cwd()})")
         if not files and matches[0].is_dir():
-            raise CollapseError(f"corpus.files: {pattern} is a folder; give the files in it, as {pattern}/*.json.gz")
+            raise CollapseError(f"corpus.files: {pattern} is a folder; list its files, such as {pattern}/*.json.gz")
         if not files:
             raise CollapseError(f"corpus.files: {pattern} does not exist (looked from {Path.cwd()})")
         found.update(files)
@@ -38,16 +38,16 @@ def _glob(pattern: str) -> list[Path]:
 
 
 def read(paths: Sequence[Path]) -> Iterator[tuple[Document, float]]:
-    """Every document of some shards in order, each with the share of all bytes read so far.
+    """Every document of the shards in order, with the share of all bytes read so far.
 
     Raises:
-        CollapseError: naming the file and the line, for whatever is wrong in a shard.
+        CollapseError: if a shard is damaged; names the file and the line.
     """
     total = sum(path.stat().st_size for path in paths)
     before = 0
     for path in paths:
         if path.stat().st_size == 0:
-            raise CollapseError(f"{path}: the shard is an empty file; get it again")
+            raise CollapseError(f"{path}: the shard is an empty file; download it again")
         number = 0
         with path.open("rb") as compressed:
             try:
@@ -57,11 +57,11 @@ def read(paths: Sequence[Path]) -> Iterator[tuple[Document, float]]:
                             yield parse(line, path, number), (before + compressed.tell()) / total
             except EOFError:
                 raise CollapseError(
-                    f"{path}: the gzip stream breaks off after line {number}: the shard is truncated; get it again"
+                    f"{path}: the gzip stream ends early after line {number}: truncated shard; download it again"
                 ) from None
             except (gzip.BadGzipFile, zlib.error) as error:
                 raise CollapseError(
-                    f"{path}: not readable as gzip after line {number} ({error}): the shard is damaged; get it again"
+                    f"{path}: not readable as gzip after line {number} ({error}): damaged shard; download it again"
                 ) from None
         before += path.stat().st_size
 
@@ -70,7 +70,7 @@ def parse(line: bytes, path: Path, number: int) -> Document:
     """The document of one line.
 
     Raises:
-        CollapseError: where the line is not UTF-8, not JSON, or not a record with `text` and `url`.
+        CollapseError: if the line is not UTF-8, not JSON, or not a record with `text` and `url`.
     """
     where = f"{path}, line {number}"
     try:
@@ -90,7 +90,7 @@ def document(record: dict[str, object], where: str) -> Document:
     """The document of a C4-shaped record.
 
     Raises:
-        CollapseError: where `text` or `url` is missing or is no text that UTF-8 can hold.
+        CollapseError: if `text` or `url` is missing or cannot be encoded as UTF-8.
     """
     for key in ("text", "url"):
         if key not in record:
@@ -102,13 +102,13 @@ def document(record: dict[str, object], where: str) -> Document:
             try:
                 value.encode()
             except UnicodeEncodeError:
-                raise CollapseError(f"{where}: {key!r} holds half a surrogate pair, which is no text") from None
+                raise CollapseError(f"{where}: {key!r} contains half a surrogate pair, which is not text") from None
     timestamp = record.get("timestamp")
     return Document(str(record["text"]), str(record["url"]), "" if timestamp is None else str(timestamp))
 
 
 def write(documents: Iterable[Document]) -> bytes:
-    """Content of a shard: the same documents give the same bytes."""
+    """Content of a shard; equal documents give equal bytes."""
     buffer = io.BytesIO()
     with gzip.GzipFile(filename="", mode="wb", fileobj=buffer, mtime=0) as file:
         for document in documents:

@@ -16,7 +16,7 @@ def documents(corpus: CorpusConfig, fetched: Path | None = None) -> Documents:
         fetched: folder of the fetched corpus; only the `sample` source needs it.
 
     Raises:
-        CollapseError: at once or while iterating, where the text is missing, damaged or cannot be reached.
+        CollapseError: at once or during the iteration, if the text is missing, damaged or unreachable.
     """
     if isinstance(corpus, HubCorpus):
         return Documents(describe(corpus), hub.read(corpus))
@@ -35,7 +35,7 @@ def describe(corpus: CorpusConfig) -> str:
 
 
 def attributions(corpus: CorpusConfig, fetched: Path | None = None) -> list[Attribution]:
-    """Whose text a corpus is, as far as is known."""
+    """Sources and licences of a corpus, as far as they are known."""
     if isinstance(corpus, HubCorpus):
         licence = "ODC-BY 1.0" if corpus.repository == "allenai/c4" else "as stated on its page"
         url = f"https://huggingface.co/datasets/{corpus.repository}"
@@ -47,5 +47,5 @@ def attributions(corpus: CorpusConfig, fetched: Path | None = None) -> list[Attr
 
 def _given(fetched: Path | None) -> Path:
     if fetched is None:
-        raise CollapseError("the sample corpus has to be fetched first: `collapse corpus` does that")
+        raise CollapseError("the sample corpus is missing: fetch it first with `collapse corpus`")
     return fetched

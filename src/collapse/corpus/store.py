@@ -23,7 +23,7 @@ Tokens: TypeAlias = NDArray[np.unsignedinteger[Any]]
 
 
 def dtype_for(vocab_size: int) -> Dtype:
-    """The smallest of the store's types that holds every id of a vocabulary."""
+    """The smaller type of the two that can hold every id of a vocabulary."""
     return "uint16" if vocab_size <= 1 << 16 else "uint32"
 
 
@@ -40,14 +40,14 @@ class SplitManifest(Section):
 
 
 class TokenManifest(Section):
-    """What a token store holds, and where it is from."""
+    """Content and origin of a token store."""
 
     spec: DataSpec
     corpus: str
     """The corpus in words."""
     attributions: list[Attribution]
     skipped_empty: int
-    """Documents passed over because they hold nothing but white space."""
+    """Documents skipped because they contain only white space."""
     tokenizer_sha256: str
     vocab_size: int
     eos_id: int
@@ -55,11 +55,11 @@ class TokenManifest(Section):
     train: SplitManifest
     validation: SplitManifest
     token_frequencies: list[int]
-    """How often each id occurs in the train split; as many entries as the vocabulary has pieces."""
+    """Number of occurrences of each id in the train split; one entry per piece of the vocabulary."""
 
 
 class SplitWriter:
-    """Streams one split to a temporary file, which takes the split's name when it is whole."""
+    """Streams one split to a temporary file and renames it when it is complete."""
 
     def __init__(self, folder: Path, split: Split, dtype: Dtype) -> None:
         self.tokens = 0
@@ -110,17 +110,17 @@ class TokenStore:
         """Open a token store.
 
         Raises:
-            CollapseError: where it is missing, unfinished or damaged.
+            CollapseError: if it is missing, unfinished or damaged.
         """
         manifest = read_token_manifest(folder)
         train, validation = (_map(folder, split, manifest) for split in ("train", "validation"))
         return cls(folder, manifest, train, validation)
 
     def verify(self) -> None:
-        """Read everything and compare with the digests in the manifest.
+        """Read all files and compare them with the digests in the manifest.
 
         Raises:
-            CollapseError: where a file's content has changed.
+            CollapseError: if the content of a file has changed.
         """
         for split in ("train", "validation"):
             path = self.folder / f"{split}.bin"
@@ -134,7 +134,7 @@ def read_token_manifest(folder: Path) -> TokenManifest:
     """The manifest of a token store.
 
     Raises:
-        CollapseError: where the store is missing, or unfinished, or its manifest damaged.
+        CollapseError: if the store is missing or unfinished, or its manifest is damaged.
     """
     path = folder / "manifest.json"
     try:
@@ -162,5 +162,5 @@ def _map(folder: Path, split: Split, manifest: TokenManifest) -> Tokens:
 
 
 def write_manifest(folder: Path, manifest: TokenManifest) -> None:
-    """Declare a token store finished."""
+    """Write the manifest, which marks a token store as finished."""
     write_atomic(folder / "manifest.json", manifest.model_dump_json() + "\n")

@@ -1,4 +1,4 @@
-"""From documents to a token store."""
+"""Tokenization: writes the documents of a corpus to a token store."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ Ids: TypeAlias = NDArray[np.int32]
 
 
 def is_validation(url: str, fraction: float) -> bool:
-    """Whether the documents of a url are held out: by the SHA-256 of the url, so the same everywhere and for ever."""
+    """Whether the documents of a url are held out; depends only on the SHA-256 of the url, so it is always the same."""
     return int.from_bytes(hashlib.sha256(url.encode()).digest()[:8]) < fraction * 2**64
 
 
@@ -41,9 +41,9 @@ def batched(texts: Iterable[Document]) -> Iterator[list[Document]]:
 
 
 def divide(encoded: list[Ids], held: list[bool], room: int | None) -> tuple[list[Ids], list[Ids]]:
-    """Encoded documents in two lists, to train on and held out, in order.
+    """Split encoded documents into two ordered lists: for training, and held out.
 
-    Where `room` tokens for training are left, the last document is cut to fit, and what follows it is dropped.
+    If there is room for only `room` more training tokens, cut the last document to fit and drop the documents after it.
     """
     kept: list[Ids] = []
     held_out: list[Ids] = []
@@ -67,19 +67,19 @@ def _join(parts: list[Ids], dtype: Dtype) -> Tokens:
 def tokenize(
     spec: DataSpec, tokenizer: Path, out: Path, fetched: Path | None = None, threads: int = 1
 ) -> TokenManifest:
-    """Encode a corpus into a token store: EOS after every document, train and validation apart by url.
+    """Encode a corpus into a token store: EOS after every document, train and validation split by url.
 
-    What is written is a function of the spec, the tokenizer and the text alone. The manifest is written last.
+    The files depend only on the spec, the tokenizer and the text. The manifest is written last.
 
     Args:
         spec: corpus and tokens.
         tokenizer: path of the SentencePiece model.
         out: folder of the store.
         fetched: folder of the fetched sample corpus.
-        threads: threads to encode with.
+        threads: encoder threads.
 
     Raises:
-        CollapseError: where the tokenizer or the text is missing or damaged, or nothing is left to train on.
+        CollapseError: if the tokenizer or the text is missing or damaged, or no training text is left.
     """
     model = read_model(tokenizer)
     processor = load(model, str(tokenizer))
@@ -109,7 +109,7 @@ def tokenize(
         if train.tokens == 0:
             raise CollapseError(
                 f"{texts.name}: all {validation.documents} documents are held out by tokens.validation_fraction = "
-                f"{fraction}, so none is left to train on; lower it or give more text"
+                f"{fraction}, so none is left for training; lower it or provide more text"
             )
         manifest = TokenManifest(
             spec=spec,

@@ -1,4 +1,4 @@
-"""SentencePiece models: trained here, or taken from elsewhere."""
+"""SentencePiece models: trained here, or obtained from another source."""
 
 import hashlib
 import io
@@ -27,10 +27,10 @@ def load(model: bytes, name: str) -> sentencepiece.SentencePieceProcessor:
 
     Args:
         model: content of the model file.
-        name: what to call it in messages.
+        name: name of the model in messages.
 
     Raises:
-        CollapseError: where the bytes are no SentencePiece model, or it has no end-of-sequence piece.
+        CollapseError: if the bytes are not a SentencePiece model, or the model has no end-of-sequence piece.
     """
     try:
         processor = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -39,19 +39,19 @@ def load(model: bytes, name: str) -> sentencepiece.SentencePieceProcessor:
     if processor is None or processor.get_piece_size() == 0:
         raise CollapseError(f"{name}: not a SentencePiece model ({len(model)} bytes)")
     if processor.eos_id() < 0:
-        raise CollapseError(f"{name}: the model has no end-of-sequence piece, which must stand between documents")
+        raise CollapseError(f"{name}: the model has no end-of-sequence piece, which separates documents")
     return processor
 
 
 def train(texts: Iterable[Document], vocab_size: int) -> bytes:
-    """A SentencePiece BPE model of Llama-2's kind: byte fallback, split digits, no normalization.
+    """A SentencePiece BPE model like that of Llama-2: byte fallback, split digits, no normalization.
 
-    The same texts give the same bytes.
+    Equal texts give equal bytes.
 
     Raises:
-        CollapseError: where the texts are too few for the vocabulary, or too varied.
+        CollapseError: if the text is too small for the vocabulary, or has too many different characters.
     """
-    # Read to the end first: SentencePiece would swallow what goes wrong while reading.
+    # Read all text first: SentencePiece hides errors that its iterator raises.
     lines = [line for document in texts for line in document.text.split("\n") if line]
     model = io.BytesIO()
     try:
@@ -81,12 +81,11 @@ def train(texts: Iterable[Document], vocab_size: int) -> bytes:
 def _reason(message: str, vocab_size: int) -> str:
     if most := re.search(r"Vocabulary size too high.*?<= (\d+)", message):
         return (
-            f"tokens.tokenizer.vocab_size: the corpus is too small for {vocab_size} pieces: "
-            f"at most {most[1]} can be made of it"
+            f"tokens.tokenizer.vocab_size: the corpus is too small for {vocab_size} pieces: it allows at most {most[1]}"
         )
     if least := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return (
-            f"tokens.tokenizer.vocab_size: {vocab_size} pieces do not hold the characters of the corpus: "
+            f"tokens.tokenizer.vocab_size: {vocab_size} pieces cannot cover the characters of the corpus: "
             f"at least {least[1]} are needed"
         )
     return f"tokens.tokenizer: SentencePiece cannot train {vocab_size} pieces on this corpus ({message.strip()})"
@@ -96,7 +95,7 @@ def obtain(spec: DataSpec, fetched: Path | None = None) -> bytes:
     """Content of the SentencePiece model that a spec asks for, checked.
 
     Raises:
-        CollapseError: where it cannot be had, does not have the SHA-256 it must have, or is no SentencePiece model.
+        CollapseError: if the model is missing, has the wrong SHA-256, or is not a SentencePiece model.
     """
     tokenizer = spec.tokens.tokenizer
     if isinstance(tokenizer, TrainedTokenizer):
@@ -113,13 +112,13 @@ def obtain(spec: DataSpec, fetched: Path | None = None) -> bytes:
         model = read_member(MISTRAL_COMMON, WHEEL_MEMBER)
     found = hashlib.sha256(model).hexdigest()
     if wanted is not None and found != wanted:
-        raise CollapseError(f"{name}: its sha256 is {found}, but it should be {wanted}; get the right file")
+        raise CollapseError(f"{name}: its sha256 is {found} instead of {wanted}; use the right file")
     load(model, name)
     return model
 
 
 def _first(texts: Documents, count: int) -> Iterator[Document]:
-    progress = Progress("reading text to train the tokenizer on", "documents")
+    progress = Progress("reading text for the tokenizer", "documents")
     for document in islice(texts, count):
         yield document
         progress.update(texts.documents, max(texts.fraction or 0, texts.documents / count))
@@ -129,7 +128,7 @@ def read_model(path: Path) -> bytes:
     """Content of a model file that the tokenizer stage wrote.
 
     Raises:
-        CollapseError: where there is none.
+        CollapseError: if there is no such file.
     """
     return _read(path, "tokenizer")
 

