@@ -22,7 +22,7 @@ def path(data, tmp_path):
     return path
 
 
-def test_what_is_published_is_read_back(data, path):
+def test_a_published_dataset_reads_back_unchanged(data, path):
     read = load_dataset(path)
     xr.testing.assert_equal(read, data)
     assert spec_of(read) == {"seed": 0}
@@ -43,7 +43,7 @@ def test_a_missing_manifest_is_an_unfinished_dataset(path):
 
 
 @pytest.mark.parametrize("damage", ["truncate", "delete", "add", "all", "manifest", "list"])
-def test_damage_is_told(path, damage):
+def test_damage_is_reported(path, damage):
     chunk = next(file for file in sorted(path.rglob("c/*/*")) if file.is_file())
     if damage == "truncate":
         chunk.write_bytes(chunk.read_bytes()[:-1])
@@ -61,7 +61,7 @@ def test_damage_is_told(path, damage):
         load_dataset(path)
 
 
-def test_an_interrupted_publication_is_no_dataset(data, tmp_path, monkeypatch):
+def test_an_interrupted_publication_leaves_no_dataset(data, tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
@@ -80,7 +80,7 @@ def test_every_variable_must_be_described(data):
     assert data["n"].attrs["long_name"] == "a number"
 
 
-def test_parts_are_whole_or_absent(data, tmp_path):
+def test_parts_are_complete_or_absent(data, tmp_path):
     parts = Parts(tmp_path / "scratch" / "job")
     assert parts.get("first") is None
     xr.testing.assert_identical(parts.put("first", data), data)

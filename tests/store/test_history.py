@@ -1,4 +1,4 @@
-"""The metric history of a training under way."""
+"""The metric history of a running training."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ LAYERS = 2
 
 
 def values(steps: Sequence[int], salt: float = 0.0) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Numbers that tell the step, the metric and the layer."""
+    """Numbers that are different for every step, metric and layer."""
     at = np.asarray(steps, float)
     layerwise = {
         name: at[:, None, None] + 1000 * index + np.arange(2 * LAYERS).reshape(LAYERS, 2) / 10 + salt
@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "history.zarr"
 
 
-def test_gives_back_what_was_written_up_to_a_step(folder: Path) -> None:
+def test_reads_back_the_values_written_before_a_step(folder: Path) -> None:
     scheduled = [0, 3, 6, 7, 8, 9, 12]
     history = History(folder, scheduled, LAYERS)
     write(history, [0, 3])
@@ -46,7 +46,7 @@ def test_gives_back_what_was_written_up_to_a_step(folder: Path) -> None:
             np.testing.assert_array_equal(found.stepwise[name], stepwise[name])
 
 
-def test_a_run_may_end_at_a_step_that_was_not_to_be_recorded(folder: Path) -> None:
+def test_a_run_may_end_at_a_step_outside_its_list(folder: Path) -> None:
     history = History(folder, [0, 10, 20, 29], LAYERS)
     write(history, [0, 10])
     write(history, [14])
@@ -55,7 +55,7 @@ def test_a_run_may_end_at_a_step_that_was_not_to_be_recorded(folder: Path) -> No
 
 
 def test_equal_digests_mean_equal_steps(folder: Path, tmp_path: Path) -> None:
-    """However they were written and asked for; what comes later does not count, and what was written over does."""
+    """The order of writes and calls does not count, nor do later steps; overwritten values do."""
     scheduled = list(range(0, 3 * CHUNK_STEPS, 2))
     history, other = History(folder, scheduled, LAYERS), History(tmp_path / "other.zarr", scheduled, LAYERS)
     digests = {}
@@ -76,7 +76,7 @@ def test_equal_digests_mean_equal_steps(folder: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["zarr.json", "layerwise/zarr.json", "step/zarr.json"])
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}"])
-def test_one_that_cannot_be_read_is_begun_anew(folder: Path, name: str, content: str) -> None:
+def test_an_unreadable_history_starts_again(folder: Path, name: str, content: str) -> None:
     write(History(folder, range(4), LAYERS), range(4))
     (folder / name).write_text(content)
     history = History(folder, range(4), LAYERS)

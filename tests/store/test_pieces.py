@@ -1,4 +1,4 @@
-"""Datasets too large for memory: written piece by piece, read as they are used; parts that are forgotten."""
+"""Datasets too large for memory: written piece by piece, read on use; deleted parts."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_nothing_is_published_before_the_last_piece(tmp_path):
         open_dataset(tmp_path / "whole.zarr")
 
 
-def test_single_parts_are_forgotten(tmp_path):
+def test_drop_deletes_single_parts(tmp_path):
     parts = Parts(tmp_path)
     for name in ("a", "b"):
         parts.put(name, next(pieces()))

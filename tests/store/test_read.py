@@ -22,7 +22,7 @@ def run(make_run: Make, publish_run: Publish, tmp_path: Path) -> Path:
     return publish_run(make_run(steps=30, layers=3), tmp_path)
 
 
-def test_gives_back_what_was_published(run: Path, make_run: Make) -> None:
+def test_reads_back_what_was_published(run: Path, make_run: Make) -> None:
     published = make_run(steps=30, layers=3)
     for path in (run, str(run), run / "metrics.zarr"):
         xr.testing.assert_identical(open_run(path).load(), published)
@@ -30,7 +30,7 @@ def test_gives_back_what_was_published(run: Path, make_run: Make) -> None:
     assert spec_of(published)["training"]["steps"] == 30
 
 
-def test_every_variable_says_what_it_is(run: Path) -> None:
+def test_every_variable_has_a_long_name_and_units(run: Path) -> None:
     dataset = open_run(run)
     for metric in METRICS:
         assert dataset[metric.name].dims == metric.dims
@@ -43,7 +43,7 @@ def test_not_measured_is_nan(run: Path) -> None:
     assert list(np.flatnonzero(measured)) == [0, 10, 20]
 
 
-def test_values_are_read_when_they_are_used(run: Path) -> None:
+def test_values_are_read_on_use(run: Path) -> None:
     dataset = open_run(run)
     assert not dataset["loss"].variable._in_memory
 
@@ -80,7 +80,7 @@ def test_damaged_metadata(run: Path, content: bytes | None) -> None:
 
 @pytest.mark.parametrize("damage", ["lost", "cut", "changed"])
 def test_damaged_chunk(run: Path, damage: str) -> None:
-    """A lost chunk alone would read as NaN."""
+    """Without the check, a lost chunk would read as NaN."""
     chunk = next(
         path for path in (run / "metrics.zarr" / "loss").rglob("*") if path.is_file() and path.parent.name == "c"
     )
@@ -94,7 +94,7 @@ def test_damaged_chunk(run: Path, damage: str) -> None:
 
 
 def test_damaged_chunk_without_a_digest(run: Path) -> None:
-    """What cannot be read is said in a sentence even where the manifest holds no digest."""
+    """An unreadable store gives an error of one sentence even if the manifest has no digest."""
     manifest = json.loads((run / "manifest.json").read_text())
     del manifest["digest"], manifest["files"]
     (run / "manifest.json").write_text(json.dumps(manifest))
@@ -125,7 +125,7 @@ def test_public_names_need_no_torch(run: Path) -> None:
     assert ran.stdout.split() == ["False", collapse.__version__]
 
 
-def test_the_package_offers_what_it_lists() -> None:
+def test_the_package_provides_every_name_it_lists() -> None:
     assert {"open_run", "open_runs", "summarize", "token_similarity", "token_diversity"} <= set(dir(collapse))
     for name in collapse.__all__:
         assert getattr(collapse, name) is not None

@@ -1,1 +1,1 @@
-"""Stores: the metric history of a training under way, and the published Dataset of a finished one."""
+"""Stores: the metric history of a running training, and the published Datasets of runs, probes and theory."""

@@ -1,4 +1,4 @@
-"""Datasets of probes and theory: a Zarr folder, and a manifest beside it that is written last and says it is whole."""
+"""Datasets of probes and theory: a Zarr folder and a manifest beside it, which is written last and marks completion."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from collapse.files import write_atomic
 from collapse.store.manifest import FORMAT, contents, damages, read_manifest, replacing
 
 AGAIN = "delete it and its manifest, and make it again"
-"""What to do about a damaged Dataset."""
+"""Advice for a damaged Dataset."""
 
 
 def described(data: xr.Dataset, variables: Mapping[str, tuple[str, str, str]]) -> xr.Dataset:
@@ -24,7 +24,7 @@ def described(data: xr.Dataset, variables: Mapping[str, tuple[str, str, str]]) -
         variables: name to (long name, units, source); every variable of the Dataset must be in it.
 
     Raises:
-        KeyError: for a variable that is not described.
+        KeyError: if a variable has no description.
     """
     for name in [*data.data_vars, *(name for name in data.coords if name in variables)]:
         long_name, units, source = variables[str(name)]
@@ -38,13 +38,13 @@ def manifest_of(path: Path) -> Path:
 
 
 def publish_dataset(data: xr.Dataset, path: Path, spec: Any, origin: dict[str, Any]) -> None:
-    """Write a Dataset and then its manifest, each whole or not at all.
+    """Write a Dataset and then its manifest, each completely or not at all.
 
     Args:
         data: What to write.
         path: `name.zarr`; its manifest is `name.json` beside it.
-        spec: Everything that determined the values, as plain builtins; kept in the attributes and in the manifest.
-        origin: Where they come from, see `collapse.provenance`; kept likewise.
+        spec: Everything that determined the values, as plain builtins; stored in the attributes and in the manifest.
+        origin: Provenance of the values, see `collapse.provenance`; stored in the same places.
     """
     publish_pieces([data], None, path, spec, origin)
 
@@ -52,22 +52,22 @@ def publish_dataset(data: xr.Dataset, path: Path, spec: Any, origin: dict[str, A
 def publish_pieces(
     pieces: Iterable[xr.Dataset], along: str | None, path: Path, spec: Any, origin: dict[str, Any]
 ) -> None:
-    """`publish_dataset` for what is too large to be in memory as one.
+    """Like `publish_dataset`, for data that does not fit into memory at once.
 
     Args:
-        pieces: Datasets that follow on each other, written one by one.
-        along: Their common dimension; None where there is but one piece.
+        pieces: Consecutive Datasets, written one by one.
+        along: Dimension along which they follow each other; None for a single piece.
         path: See `publish_dataset`.
-        spec: Likewise.
-        origin: Likewise.
+        spec: See `publish_dataset`.
+        origin: See `publish_dataset`.
     """
     manifest = manifest_of(path)
     attrs = {"format": FORMAT, "spec": canonical_json(spec), "provenance": canonical_json(origin)}
     with replacing(path, manifest) as partial:
         for piece in pieces:
-            # Zarr has no settled type for text of fixed length.
+            # Zarr has no standard type for text of fixed length.
             texts = {name: c.astype(object) for name, c in piece.coords.items() if c.dtype.kind == "U"}
-            # A piece that was read from a store remembers its chunks; equal values shall be equal files.
+            # Drop the chunks that a piece read from a store remembers, so that equal values give equal files.
             data = piece.drop_encoding().assign_coords(texts).assign_attrs(piece.attrs | attrs)
             how: dict[str, Any] = {"append_dim": along} if partial.exists() else {"mode": "w", "zarr_format": 3}
             data.to_zarr(partial, consolidated=True, **how)
@@ -76,16 +76,16 @@ def publish_pieces(
 
 
 def load_dataset(path: Path) -> xr.Dataset:
-    """A finished Dataset in memory, once its files agree with the digest in its manifest.
+    """A finished Dataset in memory; checks its files against the digest in its manifest first.
 
     Raises:
-        CollapseError: where there is none, or it is unfinished or damaged.
+        CollapseError: if the Dataset is missing, unfinished or damaged.
     """
     with open_dataset(path) as data:
         try:
             loaded: xr.Dataset = data.load()
             return loaded
-        except Exception as error:  # zarr, its codecs and xarray each raise their own kinds on a damaged store
+        except Exception as error:  # zarr, its codecs and xarray raise different errors for a damaged store
             raise _damaged(path, "it cannot be read") from error
 
 
@@ -93,7 +93,7 @@ def dataset_manifest(path: Path) -> dict[str, Any]:
     """The manifest of a finished Dataset.
 
     Raises:
-        CollapseError: where there is none, or it is damaged or of a newer version.
+        CollapseError: if the manifest is missing, damaged or from a newer version.
     """
     missing = f"missing or unfinished (it has no {manifest_of(path).name}); make it first"
     manifest = read_manifest(path, manifest_of(path), missing, AGAIN)
@@ -103,10 +103,10 @@ def dataset_manifest(path: Path) -> dict[str, Any]:
 
 
 def open_dataset(path: Path) -> xr.Dataset:
-    """A finished Dataset whose values are read as they are used, once its files agree with its manifest's digest.
+    """A finished Dataset that reads values on use; checks its files against the digest in its manifest first.
 
     Raises:
-        CollapseError: where there is none, or it is unfinished or damaged.
+        CollapseError: if the Dataset is missing, unfinished or damaged.
     """
     manifest = dataset_manifest(path)
     if problems := damages(path, manifest):

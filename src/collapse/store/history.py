@@ -1,4 +1,4 @@
-"""The metric history of a training under way: raw Zarr arrays in its scratch folder, one writer."""
+"""The metric history of a running training: raw Zarr arrays in its scratch folder, with a single writer."""
 
 import hashlib
 import shutil
@@ -18,13 +18,13 @@ LAYERWISE_NAMES = tuple(m.name for m in METRICS if m.dims == LAYERWISE)
 STEPWISE_NAMES = tuple(m.name for m in METRICS if m.dims == STEPWISE)
 CHUNK_STEPS = 64
 NEVER = -1
-"""Stands for the step where nothing was written."""
+"""Step number of a row that was not written."""
 
 Array = NDArray[np.float64]
 
 
 class Recorded(NamedTuple):
-    """What a history holds of some steps."""
+    """Recorded values of some steps."""
 
     steps: NDArray[np.int64]
     layerwise: dict[str, NDArray[np.float32]]
@@ -34,11 +34,11 @@ class Recorded(NamedTuple):
 
 
 class History:
-    """What has been recorded so far: a row for each step that is to be recorded.
+    """The values recorded so far, with one row for every step that the run records.
 
     Args:
-        folder: a Zarr group; created where there is none, or none that can be read.
-        steps: steps that the run is to record, ascending.
+        folder: a Zarr group; created if it is missing or unreadable.
+        steps: steps that the run records, ascending.
         layers: number of layers L.
     """
 
@@ -66,13 +66,13 @@ class History:
         self._step = group.require_array("step", shape=(rows,), chunks=(chunk,), dtype="int64", fill_value=NEVER)
 
     def rows_before(self, step: int) -> int:
-        """Rows of the steps before a step."""
+        """Number of rows for the steps before `step`."""
         return bisect_left(self._steps, step)
 
     def write(self, steps: Sequence[int], layerwise: dict[str, Array], stepwise: dict[str, Array]) -> None:
-        """Write steps that follow on each other in the run's list: arrays by name, every name of the table.
+        """Write consecutive entries of the run's list of steps: one array per metric of the table.
 
-        A run that fails at a step that it was not to record may write that step, as its last one.
+        A run that fails at a step outside the list may write this step as its last one.
 
         Args:
             steps: the steps.
@@ -106,7 +106,7 @@ class History:
         rows, arrays = self.rows_before(stop), (self._step, self._layerwise, self._stepwise)
         if rows < self._hashed or not self._hashes:
             self._hashes, self._hashed = [hashlib.sha256() for _ in arrays], 0
-        for content, array in zip(self._hashes, arrays, strict=True):  # only what has come since the last time
+        for content, array in zip(self._hashes, arrays, strict=True):  # only rows added since the last call
             content.update(np.ascontiguousarray(array[self._hashed : rows]).tobytes())
         self._hashed = rows
         return hashlib.sha256(b"".join(content.digest() for content in self._hashes)).hexdigest()

@@ -1,4 +1,4 @@
-"""The jobs of a dataset: measure all of it or a slice of its seeds, and join the slices."""
+"""The jobs of a dataset: measure all of it or a slice of its seeds, or join the slices."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,16 +19,16 @@ S = TypeVar("S", bound=Section)
 
 @dataclass(frozen=True)
 class Job(Generic[S]):
-    """What a job that measures is given."""
+    """Inputs of a job that measures."""
 
     spec: S
-    """Everything that determines the values, the seeds apart."""
+    """Everything that determines the values, except the seeds."""
     parts: Parts
-    """Finished parts of this job: what it resumes from after a stop."""
+    """Finished parts of this job, from which it resumes after a stop."""
     seeds: range = range(0)
-    """Seeds to measure; empty where the dataset is not sliced over seeds."""
+    """Seeds to measure; empty if the dataset is not sliced over seeds."""
     tokens: Path | None = None
-    """Folder of the token store; None where the dataset reads no text."""
+    """Folder of the token store; None if the dataset reads no text."""
 
 
 class Pieces(NamedTuple):
@@ -46,7 +46,7 @@ class Measuring(Protocol):
     """Name to (long name, units, source) of every variable and coordinate."""
 
     def measure(self, job: Job[Any]) -> xr.Dataset | Pieces:
-        """What is measured for a job."""
+        """Measure the Dataset of a job."""
         ...
 
 
@@ -54,18 +54,18 @@ class Joining(Protocol):
     """The module that joins a dataset's slices."""
 
     def join(self, slices: Sequence[xr.Dataset]) -> xr.Dataset:
-        """One described Dataset from slices by ascending seeds."""
+        """One described Dataset from the slices, in order of ascending seeds."""
         ...
 
 
 def run_job(module: Measuring, job: Job[Any], out: Path, origin: dict[str, Any]) -> None:
-    """Measure, publish the Dataset and its manifest, and forget the parts.
+    """Measure, publish the Dataset and its manifest, and delete the parts.
 
     Args:
         module: The dataset's module.
         job: The job.
         out: `name.zarr`; its manifest is `name.json` beside it.
-        origin: Where the values come from, see `collapse.provenance`.
+        origin: Provenance of the values, see `collapse.provenance`.
     """
     found = module.measure(job)
     along, pieces = found if isinstance(found, Pieces) else (None, [found])
@@ -75,11 +75,11 @@ def run_job(module: Measuring, job: Job[Any], out: Path, origin: dict[str, Any])
 
 
 def join_slices(module: Joining, paths: Sequence[Path], out: Path, origin: dict[str, Any]) -> None:
-    """Join slices, by ascending seeds, and publish the Dataset; its provenance also holds that of the slices.
+    """Join slices in order of ascending seeds and publish the Dataset; its provenance includes those of the slices.
 
     Raises:
-        CollapseError: where a slice is missing or damaged, they are not of one spec, or their seeds leave a gap or
-            overlap.
+        CollapseError: if a slice is missing or damaged, or the slices have different specs, or their seeds overlap or
+            leave a gap.
     """
     slices = [open_dataset(path) for path in paths]
     specs = [spec_of(data) for data in slices]

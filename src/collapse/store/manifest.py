@@ -1,4 +1,4 @@
-"""What the manifests of runs and of datasets have in common: the version of the layout, and the files of the store."""
+"""The common part of the manifests of runs and datasets: version of the layout, and files of the store."""
 
 import json
 import shutil
@@ -16,18 +16,18 @@ FORMAT = 2
 
 
 def contents(store: Path) -> dict[str, Any]:
-    """The entries of a manifest that tell whether a store is whole: format, digests of its files, and of them all."""
+    """Entries of a manifest for later checks of the store: format, digest of every file, and a total digest."""
     files = tree_files(store)
     return {"format": FORMAT, "digest": digest_of(files), "files": files}
 
 
 @contextmanager
 def replacing(store: Path, manifest: Path) -> Iterator[Path]:
-    """Write a store anew, whole or not at all: its old manifest goes first, and the store takes its name last.
+    """Replace a store, completely or not at all: deletes the old manifest first and gives the store its name last.
 
     Args:
-        store: The Zarr folder; what it held is removed.
-        manifest: Its manifest, to be written once this context has ended.
+        store: The Zarr folder; its old content is deleted.
+        manifest: Its manifest, which the caller writes after this context.
 
     Yields:
         The folder to write to.
@@ -48,13 +48,13 @@ def read_manifest(store: Path, manifest: Path, missing: str, again: str) -> dict
     """Content of a manifest.
 
     Args:
-        store: What the manifest belongs to, for messages.
+        store: The store of the manifest, for messages.
         manifest: The file.
-        missing: What it means if there is no such file, and what to do.
-        again: How to make the store again if the manifest is damaged.
+        missing: What to say and advise if the file is missing.
+        again: Advice on how to make the store again if the manifest is damaged.
 
     Raises:
-        CollapseError: where it is missing, damaged, or of a newer version.
+        CollapseError: if the manifest is missing, damaged, or from a newer version.
     """
     try:
         content = json.loads(manifest.read_text(encoding="utf-8"))
@@ -73,9 +73,9 @@ def read_manifest(store: Path, manifest: Path, missing: str, again: str) -> dict
 
 
 def damages(store: Path, manifest: Mapping[str, Any]) -> list[str]:
-    """What is wrong with the files of a store, a phrase a file; nothing where it is whole.
+    """Problems with the files of a store, one phrase per file; empty if the store is complete.
 
-    Manifests of format 1 list no files: then the store as a whole is compared, or, without a digest, nothing.
+    Manifests of format 1 list no files: this compares the total digest then, or nothing if there is no digest.
     """
     found, recorded = tree_files(store), manifest.get("files")
     if recorded is None:

@@ -1,4 +1,4 @@
-"""Finished parts of a job under way: what a job that was stopped goes on from."""
+"""Finished parts of a job, from which it resumes after a stop."""
 
 import shutil
 from pathlib import Path
@@ -10,10 +10,10 @@ from collapse.store.dataset import load_dataset, manifest_of, publish_dataset
 
 
 class Parts:
-    """Datasets by name in a scratch folder that belongs to one job; a damaged or half-written part is no part.
+    """Datasets by name in the scratch folder of one job; damaged or incomplete parts do not count.
 
     Args:
-        folder: The scratch folder; its name must tell the job's spec and code, see `Plan.job_scratch`.
+        folder: The scratch folder; its name must identify the spec and code of the job, see `Plan.job_scratch`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -23,22 +23,22 @@ class Parts:
         return self.folder / f"{name}.zarr"
 
     def get(self, name: str) -> xr.Dataset | None:
-        """A finished part; None where there is none."""
+        """A finished part, or None."""
         try:
             return load_dataset(self._path(name))
         except CollapseError:
             return None
 
     def put(self, name: str, data: xr.Dataset) -> xr.Dataset:
-        """Keep a part; gives it back."""
+        """Store a part and return it."""
         publish_dataset(data, self._path(name), None, {})
         return data
 
     def drop(self, name: str) -> None:
-        """Forget a part that no start will need any more."""
+        """Delete a part that the job no longer needs."""
         manifest_of(self._path(name)).unlink(missing_ok=True)
         shutil.rmtree(self._path(name), ignore_errors=True)
 
     def clear(self) -> None:
-        """Forget all parts: the job's result is published."""
+        """Delete all parts, after the result of the job has been published."""
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Publication: the finished run's Dataset, and the manifest that says it is whole."""
+"""Publication: the Dataset of a finished run, and the manifest that marks it as complete."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from collapse.store.manifest import FORMAT, contents, replacing
 
 SHARD_STEPS = 4096
 COMPLETED = "completed"
-"""How a run ended that made all of its steps."""
+"""The value of `ended` for a run that made all of its steps."""
 
 
 def dataset(
@@ -28,12 +28,12 @@ def dataset(
     """The Dataset of SPEC section 2: dims step, layer, sublayer; every variable with long_name and units.
 
     Args:
-        spec: the run's whole spec, kept in the attributes.
-        history: what was recorded.
+        spec: the whole spec of the run, stored in the attributes.
+        history: the recorded values.
         stop: number of steps made.
-        run_values: the values without dimensions, by name.
+        run_values: values without dimensions, by name.
         provenance: plain data: code, versions, device.
-        ended: "completed", or why the run ended early.
+        ended: "completed", or the reason why the run ended early.
     """
     steps, layerwise, stepwise = history.read(stop)
     values: dict[str, Any] = {**layerwise, **stepwise, **{k: np.float64(v) for k, v in run_values.items()}}
@@ -59,11 +59,11 @@ def dataset(
 
 
 def deliver(finished: Path, out: Path) -> None:
-    """Put a published run into another folder, store first, manifest last; files are linked where they can be.
+    """Copy a published run to another folder, store first, manifest last; uses hard links if possible.
 
     Args:
-        finished: A folder that `publish` has written.
-        out: The run's folder among the results; what it held is replaced.
+        finished: A folder that `publish` wrote.
+        out: The folder of the run in the results; its old content is replaced.
     """
     manifest = out / "manifest.json"
     with replacing(out / "metrics.zarr", manifest) as partial:
@@ -74,12 +74,12 @@ def deliver(finished: Path, out: Path) -> None:
 def _link(source: str, target: str) -> None:
     try:
         os.link(source, target)
-    except OSError:  # another file system, or one without links
+    except OSError:  # another file system, or one without hard links
         shutil.copyfile(source, target)
 
 
 def publish(data: xr.Dataset, out: Path) -> None:
-    """Write `metrics.zarr` and then `manifest.json` into a run's folder, each whole or not at all."""
+    """Write `metrics.zarr` and then `manifest.json` to the folder of a run, each completely or not at all."""
     manifest, store = out / "manifest.json", out / "metrics.zarr"
     encoding = {
         name: {"chunks": tuple(min(size, SHARD_STEPS) if d == "step" else size for d, size in v.sizes.items())}

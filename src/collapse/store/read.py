@@ -1,4 +1,4 @@
-"""Finished runs as xarray Datasets. Reads what training published; needs no torch."""
+"""Finished runs as xarray Datasets, as training published them; needs no torch."""
 
 import json
 from pathlib import Path
@@ -12,11 +12,11 @@ from collapse.store.manifest import damages, read_manifest
 STORE = "metrics.zarr"
 MANIFEST = "manifest.json"
 AGAIN = "delete the folder and train the run again"
-"""What to do about a damaged run."""
+"""Advice for a damaged run."""
 
 
 def run_folder(path: str | Path) -> Path:
-    """The folder of a run, given it or the `metrics.zarr` in it."""
+    """The folder of a run, from its path or the path of the `metrics.zarr` in it."""
     path = Path(path)
     return path.parent if path.name == STORE else path
 
@@ -25,7 +25,7 @@ def run_manifest(path: str | Path) -> dict[str, Any]:
     """The manifest of a finished run.
 
     Raises:
-        CollapseError: where there is no run, or it is unfinished, or its manifest is damaged or of a newer version.
+        CollapseError: if the run is missing or unfinished, or its manifest is damaged or from a newer version.
     """
     folder = run_folder(path)
     if not (folder / STORE).is_dir() and not (folder / MANIFEST).is_file():
@@ -35,9 +35,9 @@ def run_manifest(path: str | Path) -> dict[str, Any]:
 
 
 def open_run(path: str | Path) -> xr.Dataset:
-    """A finished run's Dataset, values read when they are used.
+    """The Dataset of a finished run; reads values on use.
 
-    Dimensions `step` (optimizer step), `layer` (1..L) and `sublayer` (attention, ffn); NaN where nothing was measured.
+    Dimensions `step` (optimizer step), `layer` (1..L) and `sublayer` (attention, ffn); NaN means not measured.
     Every variable has `long_name` and `units`; the attributes hold `run_id`, `spec` and `provenance` (JSON text), and
     `ended`.
 
@@ -45,13 +45,13 @@ def open_run(path: str | Path) -> xr.Dataset:
         path: The run's folder, `results/<name>/runs/<run_id>`, or the `metrics.zarr` in it.
 
     Raises:
-        CollapseError: where there is no run, or it is unfinished or damaged.
+        CollapseError: if the run is missing, unfinished or damaged.
     """
     folder = run_folder(path)
     run_manifest(folder)
     try:
         dataset: xr.Dataset = xr.open_zarr(folder / STORE, consolidated=True, chunks=None)
-    except Exception as error:  # zarr, its codecs and xarray each raise their own kinds on a damaged store
+    except Exception as error:  # zarr, its codecs and xarray raise different errors for a damaged store
         raise _damaged(folder, f"{STORE} cannot be opened") from error
     if "step" not in dataset.sizes or "spec" not in dataset.attrs:
         raise _damaged(folder, f"{STORE} holds no run")
@@ -59,12 +59,12 @@ def open_run(path: str | Path) -> xr.Dataset:
 
 
 def load_run(path: str | Path) -> xr.Dataset:
-    """A finished run's Dataset in memory, once its files agree with the digest in its manifest.
+    """The Dataset of a finished run in memory; checks its files against the digest in its manifest first.
 
-    Without that check a lost chunk would read as NaN, "not measured".
+    Without this check, a lost chunk would read as NaN, which means "not measured".
 
     Raises:
-        CollapseError: where there is no run, or it is unfinished or damaged.
+        CollapseError: if the run is missing, unfinished or damaged.
     """
     folder = run_folder(path)
     with open_run(folder) as dataset:
@@ -77,13 +77,13 @@ def load_run(path: str | Path) -> xr.Dataset:
 
 
 def open_runs(results: str | Path) -> xr.DataTree:
-    """All finished runs of a results folder: a tree with one child a run, named by its id.
+    """All finished runs of a results folder: a tree with one child per run, named by its id.
 
     Args:
         results: `results/<name>`.
 
     Raises:
-        CollapseError: where no run is finished, or a finished one is damaged.
+        CollapseError: if no run is finished, or a finished run is damaged.
     """
     return xr.DataTree.from_dict({folder.name: open_run(folder) for folder in finished_runs(results)})
 
@@ -92,7 +92,7 @@ def finished_runs(results: str | Path) -> list[Path]:
     """Folders of the finished runs of a results folder, sorted by run id.
 
     Raises:
-        CollapseError: where there are none.
+        CollapseError: if no run is finished.
     """
     folders = sorted(manifest.parent for manifest in Path(results).glob(f"runs/*/{MANIFEST}"))
     if not folders:
@@ -101,7 +101,7 @@ def finished_runs(results: str | Path) -> list[Path]:
 
 
 def spec_of(dataset: xr.Dataset) -> dict[str, Any]:
-    """A run's whole spec as plain builtins: `RunSpec.canonical()`."""
+    """The whole spec of a run as plain builtins, see `RunSpec.canonical()`."""
     spec: dict[str, Any] = json.loads(dataset.attrs["spec"])
     return spec
 
