@@ -20,5 +20,5 @@ STACK: dict[str, Any] = {
 
 @pytest.fixture
 def stack() -> dict[str, Any]:
-    """A small stack over `byte_tokens`, to be completed to any probe's spec."""
+    """A small stack over `byte_tokens`; every probe adds its own keys to this spec."""
     return StackSpec.model_validate(STACK).canonical()

@@ -1,4 +1,4 @@
-"""The split of the attention formula's gap, against explicit matrices in float64, and the command as it is run."""
+"""The split of the gap of the attention formula against explicit matrices in float64, and the whole job."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def no_gradients():
 
 @pytest.fixture
 def site(spec):
-    """An attention sublayer with float64 inputs of unequal rows; the branch reads them normalized."""
+    """An attention sublayer with float64 inputs of unequal rows, and normalized inputs of the branch."""
 
     def make(width=32, length=24, scale=1.0, x=None, seed=3, dtype=torch.float64):
         shape = {"width": width, "sequence_length": length}
@@ -119,7 +119,7 @@ def test_the_gaps_add_up(site):
 
 
 def test_single_precision_is_enough_near_collapse(site):
-    """Increments of 1e-5, where every row is nearly the mean row and tsim itself would cancel."""
+    """For increments of 1e-5 every row is nearly the mean row, and the difference of two tsim would cancel."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=32) + 1e-2 * rng.normal(size=(24, 32))
     double, single = (
@@ -185,7 +185,7 @@ def test_standard_errors_cover():
     assert 0.92 < inside.mean() < 0.98
 
 
-def test_layers_that_are_looked_at(spec):
+def test_chosen_layers(spec):
     deep = spec.model.model_copy(update={"layers": 48})
     chosen = chosen_layers(spec.model_copy(update={"model": deep, "layer_stride": 5}))
     assert chosen == [1, 5, 10, 15, 20, 25, 30, 35, 40, 45, 48]
@@ -195,7 +195,7 @@ def test_layers_that_are_looked_at(spec):
 
 
 @pytest.mark.parametrize("target", ["all", "value_output"])
-def test_sites_are_those_of_the_increments(stack, spec, window, target):
+def test_sites_agree_with_the_increments(stack, spec, window, target):
     spec = spec.model_copy(update={"variance_target": target})
     sweep = {"inputs": ["tokens"], "deescalations": [0.0], "sweep": "product"}
     sweep |= {key: getattr(spec, key) for key in ("placements", "variance_scales", "variance_target")}
@@ -209,7 +209,7 @@ def test_sites_are_those_of_the_increments(stack, spec, window, target):
         np.testing.assert_allclose(data["increment_formula"].sel(layer=layer), formula, rtol=1e-6)
 
 
-def test_the_networks_own_queries_and_keys_are_used(spec, window):
+def test_queries_and_keys_are_those_of_the_network(spec, window):
     ((_, data),) = measure_network(spec, window, 0, [1], torch.float64)
     network = Network(spec.model, 0, torch.float64)
     x = network.input("tokens", window, "unit")
@@ -222,7 +222,7 @@ def test_the_networks_own_queries_and_keys_are_used(spec, window):
     assert float(here["increment_true"]) == pytest.approx(true.mean(), rel=1e-6)
 
 
-def test_draws_do_not_depend_on_what_else_is_measured(spec, window):
+def test_draws_do_not_depend_on_the_other_layers_of_a_measurement(spec, window):
     every = dict(measure_network(spec, window, 1, [1, 2, 3]))
     ((layer, alone),) = measure_network(spec, window, 1, [3])
     assert layer == 3
@@ -241,7 +241,7 @@ def command(spec, byte_tokens, tmp_path):
     return run
 
 
-def test_the_command_publishes_everything_described(spec, command, tmp_path):
+def test_the_job_publishes_every_variable_with_a_description(spec, command, tmp_path):
     data = load_dataset(command())
     assert spec_of(data) == spec.canonical()
     assert dict(data.sizes) == {"placement": 2, "variance_scale": 2, "seed": 2, "layer": 3}
@@ -254,7 +254,7 @@ def test_the_command_publishes_everything_described(spec, command, tmp_path):
         assert variable.dims == ("placement", "variance_scale", "seed", "layer"), name
 
 
-def test_a_stopped_job_resumes_from_the_layers_it_had_measured(command, monkeypatch):
+def test_a_stopped_job_resumes_after_its_finished_layers(command, monkeypatch):
     undisturbed = load_dataset(command())
     sites, original = [], measure_site
 
@@ -268,10 +268,10 @@ def test_a_stopped_job_resumes_from_the_layers_it_had_measured(command, monkeypa
     with pytest.raises(KeyboardInterrupt):
         command()
     resumed = load_dataset(command())
-    assert len(sites) == 14 + 12  # Four sites a layer: three layers of the first network were kept.
+    assert len(sites) == 14 + 12  # Four sites per layer: the job kept three layers of the first network.
     assert resumed.identical(undisturbed)
 
 
-def test_a_window_beyond_the_corpus_is_refused(command):
+def test_a_window_beyond_the_corpus_is_rejected(command):
     with pytest.raises(CollapseError, match=r"lower probe\.window"):
         command(window=10**6)

@@ -1,4 +1,4 @@
-"""Sums and their reduction against plain float64 loops over seeds and heads; what the commands write and refuse."""
+"""Sums and their reduction against plain float64 loops over seeds and heads; outputs and errors of the jobs."""
 
 import json
 
@@ -37,7 +37,7 @@ def small_blocks(monkeypatch):
 
 
 def measure(spec, window, *slices, dtype=torch.float64):
-    """What the two commands compute, without files: the slices' sums by layer, and their reduction."""
+    """Results of both jobs without files: the sums of the slices by layer, and their reduction."""
     sums = []
     for first, last in slices:
         stacks = Initializations(spec, window, range(first, last), dtype)
@@ -47,7 +47,7 @@ def measure(spec, window, *slices, dtype=torch.float64):
 
 
 def plain_loop(spec, window, seeds):
-    """X_1 and P by the book, in numpy float64: (seeds, layers, n, d) and (seeds, layers, heads, n, n)."""
+    """X_1 and P by their definitions, in numpy float64: (seeds, layers, n, d) and (seeds, layers, heads, n, n)."""
     config = spec.model
     n, heads, width = config.sequence_length, config.heads, config.width // config.heads
     angles = np.outer(np.arange(n), config.rope_base ** (-np.arange(0, width, 2) / width))
@@ -136,7 +136,7 @@ def test_single_precision_suffices(spec, window):
         np.testing.assert_allclose(single[name], double[name], rtol=2e-4, err_msg=name)
 
 
-def test_how_seeds_are_cut_changes_only_the_standard_errors(spec, window, small_blocks):
+def test_slicing_the_seeds_changes_only_the_standard_errors(spec, window, small_blocks):
     _, whole = measure(spec, window, (0, 4))
     for cuts in (((0, 1), (1, 2), (2, 3), (3, 4)), ((0, 2), (2, 4))):
         _, cut = measure(spec, window, *cuts)
@@ -148,7 +148,7 @@ def test_how_seeds_are_cut_changes_only_the_standard_errors(spec, window, small_
 
 
 def test_more_initializations_lower_the_error_down_to_its_bias(spec, window, monkeypatch):
-    """One token repeated, and sharp scores: its copies share their scores, and the mean of P is no prefix average."""
+    """With a repeated token and sharp scores, equal tokens have equal scores, so the mean of P is not C_n."""
     draw_layer = Network.draw_layer
 
     def sharper(network):
@@ -166,7 +166,7 @@ def test_more_initializations_lower_the_error_down_to_its_bias(spec, window, mon
     np.testing.assert_allclose(many["prefix_error_seed"].mean("seed"), few["prefix_error_seed"].mean("seed"), rtol=0.1)
 
 
-def test_the_bias_is_that_of_a_known_distribution():
+def test_the_bias_of_a_known_distribution():
     rng = np.random.default_rng(1)
     truth = np.array([[0.3], [0.0]])
     draws = truth[:, None] + rng.normal(size=(2, 400, 1000)) / 1000**0.5
@@ -178,7 +178,7 @@ def test_the_bias_is_that_of_a_known_distribution():
 
 
 def test_two_tokens(spec, window):
-    """n = 2: P has one free entry a head, and everything has a closed form."""
+    """For n = 2, P has one free entry per head, and every quantity has a closed form."""
     spec = spec.model_copy(update={"model": spec.model.model_copy(update={"sequence_length": 2})})
     (sums,), found = measure(spec, window[:2], (0, 1))
     heads = spec.model.heads
@@ -232,7 +232,7 @@ def test_slices_make_one_described_dataset(spec, window, command, reduce, tmp_pa
     assert [origin["code"], *(part["code"] for part in origin["slices"])] == ["def", "abc", "abc"]
 
 
-def test_slices_that_do_not_belong_together_are_refused(command, reduce, tmp_path):
+def test_slices_that_do_not_match_are_rejected(command, reduce, tmp_path):
     first, third, overlapping, other = command(0, 1), command(2, 3), command(0, 2), command(1, 2, window=3)
     with pytest.raises(CollapseError, match=r"starts at seed 2, and .* before seed 1"):
         reduce(first, third)

@@ -1,4 +1,4 @@
-"""The stacks that attention is summed over: the decoder's own, in any block size, and bit for bit after a stop."""
+"""The stacks of the attention sums: equal to the decoder, for every block size, and bit for bit after a stop."""
 
 import shutil
 
@@ -32,7 +32,7 @@ def window(spec, byte_tokens):
 
 
 @pytest.mark.parametrize("rms", ["unit", "as_trained"])
-def test_the_stack_is_that_of_the_decoder(spec, window, rms):
+def test_the_stack_agrees_with_the_decoder(spec, window, rms):
     spec = spec.model_copy(update={"input_rms": rms})
     stacks = Initializations(spec, window, range(4, 6))
     tsim = []
@@ -52,7 +52,7 @@ def test_the_stack_is_that_of_the_decoder(spec, window, rms):
 
 
 @pytest.mark.parametrize("rows", [1, 5, 24, 256])
-def test_blocks_of_rows_change_nothing(spec, window, rows, monkeypatch):
+def test_the_block_size_does_not_change_the_sums(spec, window, rows, monkeypatch):
     monkeypatch.setattr(triangle, "BLOCK_ROWS", rows)
     stacks = Initializations(spec, window, range(1), torch.float64)
     x, network = stacks.x[0], Network(spec.model, 0, torch.float64)
@@ -76,7 +76,7 @@ def command(spec, byte_tokens, tmp_path):
 
 @pytest.fixture
 def advanced(monkeypatch):
-    """Layers that were computed; the one named in `stop` is interrupted."""
+    """The layers that the job computed; the first layer in `stop` raises an interrupt."""
     layers, stop, advance = [], set(), Initializations.advance
 
     def watched(stacks):
@@ -91,7 +91,7 @@ def advanced(monkeypatch):
     return watched
 
 
-def test_a_stopped_job_resumes_from_the_layer_it_had_reached(command, advanced, tmp_path):
+def test_a_stopped_job_resumes_after_its_last_finished_layer(command, advanced, tmp_path):
     undisturbed = command()
     advanced.layers.clear()
     advanced.stop.add(3)
@@ -104,7 +104,7 @@ def test_a_stopped_job_resumes_from_the_layer_it_had_reached(command, advanced, 
     assert advanced.layers == [1, 2, 3, 3]
 
 
-def test_a_job_stopped_while_it_published_only_publishes(command, advanced, monkeypatch):
+def test_a_job_stopped_during_publication_only_publishes_again(command, advanced, monkeypatch):
     undisturbed = command()
     advanced.layers.clear()
     with monkeypatch.context() as patch:
@@ -115,7 +115,7 @@ def test_a_job_stopped_while_it_published_only_publishes(command, advanced, monk
     assert advanced.layers == [1, 2, 3]
 
 
-def test_what_was_damaged_is_summed_again(command, advanced, tmp_path):
+def test_damaged_parts_are_computed_again(command, advanced, tmp_path):
     undisturbed = command()
     advanced.layers.clear()
     advanced.stop.add(3)

@@ -1,4 +1,4 @@
-"""The increments against a plain float64 loop, the training's own recorder, and the command as it is run."""
+"""The increments against a plain float64 loop and the recorder of the trainings, and the whole job."""
 
 import json
 import shutil
@@ -46,7 +46,7 @@ def window(spec, byte_tokens):
 
 
 def plain_loop(spec, window, seed, setting):
-    """tsim, diversity and row norms of every X_k, Y_k, by the book in numpy float64: (layers, 2) each."""
+    """tsim, diversity and row norms of every X_k, Y_k by definition, in numpy float64: (layers, 2) each."""
     name, placement, scale, a = setting
     config, network = spec.model, Network(spec.model, seed)
     n, heads, width = config.sequence_length, config.heads, config.width // config.heads
@@ -143,7 +143,7 @@ def test_against_the_recorder_of_the_trainings(spec, window, placement):
         np.testing.assert_allclose(here[name][0], recorded[name][0], rtol=2e-5, err_msg=name)
 
 
-def test_predictions_are_the_closed_forms_at_what_was_measured(spec, window):
+def test_predictions_are_the_closed_forms_at_the_measured_values(spec, window):
     data = measure_seed(spec, window, 0).isel(seed=0).sel(input="tokens", variance_scale=2)
     pre, post = (data.sel(placement=name) for name in ("pre", "post"))
     s = 4 / 9 / pre["mean_square"].sel(sublayer="attention", deescalation=0.5)
@@ -182,7 +182,7 @@ def test_axes_vary_one_at_a_time(spec, window):
             assert np.isnan(data[name].sel(variance_scale=2, deescalation=0.5)).all(), name
 
 
-def test_a_long_sweep_is_cut_into_chunks_that_change_nothing(spec, window, monkeypatch):
+def test_chunks_of_a_long_sweep_do_not_change_the_values(spec, window, monkeypatch):
     whole = measure_seed(spec, window, 0, torch.float64)
     monkeypatch.setattr(increments, "CHUNK_TOKENS", 24)
     cut = measure_seed(spec, window, 0, torch.float64)
@@ -208,7 +208,7 @@ def command(spec, byte_tokens, tmp_path):
     return run
 
 
-def test_damaged_tokens_are_not_measured(command, byte_tokens, tmp_path, monkeypatch):
+def test_damaged_tokens_are_rejected(command, byte_tokens, tmp_path, monkeypatch):
     damaged = Path(shutil.copytree(byte_tokens, tmp_path / "tokens"))
     content = bytearray((damaged / "train.bin").read_bytes())
     content[1000] ^= 1
@@ -233,7 +233,7 @@ def test_slices_make_one_dataset(spec, command, tmp_path):
     assert [part["code"] for part in origin["slices"]] == ["abc", "abc"]
 
 
-def test_slices_that_do_not_belong_together_are_refused(command, tmp_path):
+def test_slices_that_do_not_match_are_rejected(command, tmp_path):
     first, third, other = command(0, 1), command(2, 3), command(1, 2, window=3)
     for slices, sentence in (
         ((first, third), "starts at seed 2, and .* before seed 1"),
@@ -243,7 +243,7 @@ def test_slices_that_do_not_belong_together_are_refused(command, tmp_path):
             join_slices(combine, slices, tmp_path / "increments.zarr", {})
 
 
-def test_a_stopped_job_resumes_from_the_seeds_it_had_measured(command, monkeypatch):
+def test_a_stopped_job_resumes_after_its_finished_seeds(command, monkeypatch):
     first = command(0, 3)
     undisturbed, files = load_dataset(first), tree_digest(first)
     asked = []

@@ -8,20 +8,20 @@ def leave_out(blocks, estimate):
     return [estimate(np.concatenate([*blocks[:b], *blocks[b + 1 :]])) for b in range(len(blocks))]
 
 
-def test_of_a_mean_it_is_the_standard_error_of_the_mean():
+def test_for_a_mean_it_gives_the_standard_error_of_the_mean():
     x = np.random.default_rng(0).normal(size=(12, 3))
     found = jackknife_error(x.mean(0), leave_out(np.split(x, 12), lambda y: y.mean(0)), np.ones(12))
     np.testing.assert_allclose(found, x.std(0, ddof=1) / 12**0.5)
 
 
-def test_of_equal_blocks_it_is_the_plain_formula():
+def test_for_equal_blocks_it_gives_the_plain_formula():
     x = np.random.default_rng(1).normal(size=40)
     without = np.array(leave_out(np.split(x, 8), np.std))
     found = jackknife_error(np.std(x), without, [5] * 8)
     assert found == pytest.approx((7 / 8 * ((without - without.mean()) ** 2).sum()) ** 0.5)
 
 
-def test_blocks_of_unequal_size_tell_the_spread_of_the_estimate():
+def test_for_unequal_blocks_it_gives_the_spread_of_the_estimate():
     rng = np.random.default_rng(2)
     sizes = [30, 20, 30, 10, 30, 20]
     errors, estimates = [], []
@@ -33,5 +33,5 @@ def test_blocks_of_unequal_size_tell_the_spread_of_the_estimate():
     assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.std(estimates), rel=0.1)
 
 
-def test_one_block_tells_nothing():
+def test_for_one_block_it_gives_nan():
     assert np.isnan(jackknife_error([1.0, 2.0], np.full((1, 2), np.nan), [4])).tolist() == [True, True]

@@ -14,7 +14,7 @@ def config(stack):
     return StackSpec.model_validate(stack).model
 
 
-def test_layers_are_those_of_the_decoder_of_the_same_seed(config):
+def test_layers_equal_the_decoder_of_the_same_seed(config):
     decoder, network = Decoder(config, seed=3), Network(config, seed=3)
     assert torch.equal(network.embedding, decoder.embedding.weight)
     layers = [layer[1.0] for layer in network.layers([1.0], "all")]
@@ -49,7 +49,7 @@ def test_unit_inputs_have_rows_of_rms_one(config):
     assert torch.equal(network.input("tokens", window, "as_trained"), network.embedding[window])
 
 
-def test_gaussian_inputs_differ_by_seed_and_leave_the_network_as_it_is(config):
+def test_gaussian_inputs_differ_by_seed_and_do_not_change_the_network(config):
     first, again, other = (Network(config, seed) for seed in (0, 0, 1))
     window = torch.arange(24)
     rows = first.input("gaussian", window, "unit")
@@ -65,7 +65,7 @@ def test_prefix_mean_is_the_prefix_average():
     torch.testing.assert_close(prefix_mean(values), torch.from_numpy(prefix_average(17)) @ values)
 
 
-def test_explicit_weights_give_the_branch(config):
+def test_explicit_weights_reproduce_the_branch(config):
     network = Network(config, seed=0, dtype=torch.float64)
     attention = network.draw_layer().attention
     x = torch.randn(24, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -83,7 +83,7 @@ def test_explicit_weights_give_the_branch(config):
         )
 
 
-def test_windows_beyond_the_corpus_and_foreign_ids_are_refused(config):
+def test_windows_beyond_the_corpus_and_unknown_ids_are_rejected(config):
     tokens = np.arange(60, dtype=np.uint16)
     assert read_window(tokens, config, 1).tolist() == list(range(24, 48))
     with pytest.raises(CollapseError, match=r"60 training tokens, and window 2 of 24 ends at 72: lower probe\.window"):

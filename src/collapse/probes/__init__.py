@@ -1,1 +1,1 @@
-"""Measurements at initialization: nothing is trained, the stack is drawn layer by layer and looked at."""
+"""Measurements at initialization: they draw the stack layer by layer and train nothing."""

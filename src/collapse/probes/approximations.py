@@ -1,14 +1,14 @@
 """Which approximation makes Theorem 3.2 differ from the measured growth of token similarity (figure 1)?
 
-The theorem follows from the network in three steps, and each may change the increment: C_n takes the place of every
-head's P (Assumption C.2); the expectation over W_V and W_O of a ratio becomes a ratio of expectations (Assumption C.1,
-part 4); R_eq(t) takes the place of the Gram matrix of what the branch reads (part 3). Here they are taken in turn, at
-layers of networks whose seeds are the first of the increments', with W_V and W_O of the layer drawn anew many times.
-Under Pre-Norm the branch reads RMS(X), so the third step is also where the theorem's t, that of X, stands for RMS(X)'s.
+Three approximations lead from the network to the theorem, and each may change the increment: C_n replaces P of every
+head (Assumption C.2); a ratio of expectations replaces the expectation over W_V and W_O of a ratio (Assumption C.1,
+part 4); R_eq(t) replaces the Gram matrix of the branch's input (part 3). This module applies them one after the other,
+at layers of networks with the first seeds of the increments, and draws W_V and W_O of each layer many times. Under
+Pre-Norm the branch reads RMS(X), so the third approximation also replaces the token similarity of RMS(X) by that of X.
 
-Y = X + branch splits into its mean row, repeated (Pi Y, "along" the ones vector), and its centred rows ("across").
-tsim(Y) - tsim(X) is written in how far the squared norms of the two parts change, so that nothing large cancels:
-a change of 1e-6 is right to several digits in float32.
+Y = X + branch splits into its repeated mean row (Pi Y, "along" the ones vector) and its centred rows ("across").
+tsim(Y) - tsim(X) is computed from the changes of the squared norms of both parts. This avoids cancellation: a change of
+1e-6 has several correct digits in float32.
 """
 
 from collections.abc import Iterator
@@ -62,7 +62,7 @@ VARIABLES = {
 
 
 class Spec(StackSpec):
-    """What the approximation split depends on."""
+    """Everything that determines the approximation split."""
 
     placements: list[PlacementName]
     variance_scales: list[float]
@@ -74,24 +74,24 @@ class Spec(StackSpec):
 
 
 class Site(NamedTuple):
-    """An attention sublayer of a network, and what enters it."""
+    """An attention sublayer of a network, and its input."""
 
     attention: Attention
     x: Tensor
     """X_1, (n, d)"""
     read: Tensor
-    """RMS(X_1), what the branch reads: X_1 itself under Post-Norm. (n, d)"""
+    """RMS(X_1), the input of the branch: X_1 itself under Post-Norm, (n, d)"""
 
 
 class SquaredNorms(NamedTuple):
-    """Of the mean row, repeated n times, and of the centred rows; or changes of them. Numbers or arrays."""
+    """Squared norms of the mean row, repeated n times, and of the centred rows; or their changes. Numbers or arrays."""
 
     along: Any
     across: Any
 
 
 def chosen_layers(spec: Spec) -> list[int]:
-    """Layers that are looked at, 1-based: the first, every multiple of the stride, the last."""
+    """Layers to measure, 1-based: the first, every multiple of the stride, and the last."""
     depth = spec.model.layers
     return sorted({1, *range(spec.layer_stride, depth, spec.layer_stride), depth})
 
@@ -99,10 +99,10 @@ def chosen_layers(spec: Spec) -> list[int]:
 def sites(
     spec: Spec, window: Tensor, seed: int, dtype: torch.dtype = torch.float32
 ) -> Iterator[tuple[Tensor, dict[tuple[PlacementName, float], Site]]]:
-    """Layer after layer of a network: the rotary table, and each placement's and scale's attention sublayer.
+    """For each layer of a network: the rotary table, and the attention sublayer of each placement and scale.
 
     Args:
-        spec: What is measured.
+        spec: What to measure.
         window: (n,) token ids.
         seed: Seed of the network.
         dtype: Arithmetic of the network.
@@ -128,9 +128,9 @@ def sites(
 
 
 def split_rows(rows: Tensor) -> Tensor:
-    """Centred rows, and behind them sqrt(n) times the mean row: (..., n + 1, d) for (..., n, d), float64.
+    """Centred rows, followed by sqrt(n) times the mean row: (..., n + 1, d) for (..., n, d), float64.
 
-    An isometry that commutes with products from the right: squared norms of the two parts are those of Y - Pi Y, Pi Y.
+    This isometry commutes with products from the right. The two parts have the squared norms of Y - Pi Y and Pi Y.
     """
     rows = rows.double()
     mean = rows.mean(-2, keepdim=True)
@@ -144,7 +144,7 @@ def squared_norms(rows: Tensor) -> SquaredNorms:
 
 
 def changes(x: Tensor, branch: Tensor) -> SquaredNorms:
-    """By how much the squared norms of X + branch and of X - branch exceed those of X; all split, (n + 1, d)."""
+    """Excess of the squared norms of X + branch and X - branch over those of X; X and branch are split, (n + 1, d)."""
     squares = torch.linalg.vecdot(branch, branch).double()
     products = 2 * torch.linalg.vecdot(x, branch).double()
     rows = torch.stack([squares + products, squares - products])
@@ -152,7 +152,7 @@ def changes(x: Tensor, branch: Tensor) -> SquaredNorms:
 
 
 def increment(start: SquaredNorms, by: SquaredNorms) -> Any:
-    """tsim(Y) - tsim(X), where the squared norms of X are `start` and those of Y are larger by `by`."""
+    """tsim(Y) - tsim(X), if X has the squared norms `start` and those of Y are larger by `by`."""
     total = start.along + start.across
     return (start.across * by.along - start.along * by.across) / (total * (total + by.along + by.across))
 
@@ -162,9 +162,9 @@ def draw_increments(
 ) -> tuple[Values, Values]:
     """Increments for draws of (W_V, W_O) with variance scale/(3 d): with the softmax P and with C_n, (draws,) each.
 
-    A draw's increment is the mean of two, for (W_V, W_O) and the equally likely (-W_V, W_O). That costs nothing and is
-    unbiased, and the inner products of X with the branch, most of the noise and 0 in expectation, cancel but for second
-    order.
+    The increment of a draw is the mean over (W_V, W_O) and (-W_V, W_O), which are equally likely. This mean is unbiased
+    and costs nothing. It cancels, up to second order, the inner products of X with the branch, which cause most of the
+    noise and are 0 in expectation.
 
     Args:
         start: X, split, (n + 1, d).
@@ -172,7 +172,7 @@ def draw_increments(
         prefix: C_n RMS(X), split, (n + 1, d).
         draws: Number of draws.
         scale: Factor on the standard variance.
-        rng: Where the draws come from.
+        rng: Source of the draws.
     """
     heads, _, width = weighted.shape
     norms = squared_norms(start)
@@ -188,14 +188,14 @@ def draw_increments(
 
 
 def measure_site(site: Site, table: Tensor, scale: float, draws: int, rng: np.random.Generator) -> dict[str, float]:
-    """All of `VARIABLES` at one attention sublayer.
+    """All variables of `VARIABLES` at one attention sublayer.
 
     Args:
-        site: The sublayer and what enters it.
+        site: The sublayer and its input.
         table: Rotary table.
         scale: Factor on the standard variance of W_V and W_O.
         draws: Number of draws of (W_V, W_O), at least 2.
-        rng: Where the draws come from.
+        rng: Source of the draws.
     """
     n, width = site.x.shape
     start, dtype = split_rows(site.x), site.read.dtype
@@ -238,13 +238,13 @@ def measure_network(
     layers: list[int],
     dtype: torch.dtype = torch.float32,
 ) -> Iterator[tuple[int, xr.Dataset]]:
-    """Some layers of one network, first to last: the layer and variables of `VARIABLES`, dims `DIMS`.
+    """Measure some layers of one network, first to last: yields the layer and `VARIABLES` with dimensions `DIMS`.
 
-    The draws of a layer come from a generator of their own, made from the spec's seed, the network's and the layer: the
-    same for all placements and variance scales, whose errors are therefore correlated, and whatever else is measured.
+    Each layer has its own generator, seeded by the seeds of spec and network and the layer. So the draws do not depend
+    on the other layers of a measurement. All placements and variance scales share them, so their errors are correlated.
 
     Args:
-        spec: What is measured.
+        spec: What to measure.
         window: (n,) token ids.
         seed: Seed of the network.
         layers: The layers, 1-based.
@@ -281,13 +281,13 @@ def measure(job: Job[Spec]) -> xr.Dataset:
     """Variables of `VARIABLES` with the dimensions `DIMS`.
 
     Raises:
-        CollapseError: where the tokens cannot be read.
+        CollapseError: if the tokens cannot be read.
     """
     return approximations(job.spec, window_of(job), job.parts)
 
 
 def approximations(spec: Spec, window: Tensor, parts: Parts) -> xr.Dataset:
-    """Variables of `VARIABLES` with the dimensions `DIMS`; resumes after the layers that an earlier start finished."""
+    """Variables of `VARIABLES` with the dimensions `DIMS`; resumes after the layers that are already finished."""
     layers = chosen_layers(spec)
     keys = [(seed, layer) for seed in range(spec.networks) for layer in layers]
     found = {key: data for key in keys if (data := parts.get(_part(*key))) is not None}

@@ -1,6 +1,6 @@
-"""Mean attention matrices against prefix averaging, and the proxy of their second moments (figures 8 and 9).
+"""Mean attention matrices compared with prefix averaging, and the proxy of their second moments (figures 8 and 9).
 
-The slices are those of `attention_sums`. Expectations are over all initializations and heads.
+`attention_sums` makes the slices. Expectations are over all initializations and heads.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ ERRORS = ("prefix_error", "delta_attn", "delta_proj")
 
 
 class Sums(NamedTuple):
-    """Sums over initializations (and heads) in one layer: packed lower triangles, float32 as they are stored."""
+    """Sums over initializations (and heads) in one layer: packed lower triangles in float32, as in the store."""
 
     p: NDArray[Any]
     pxxp: NDArray[Any]
@@ -55,7 +55,7 @@ class Sums(NamedTuple):
 
     @staticmethod
     def read(data: xr.Dataset, layer: int) -> "Sums":
-        """Those of a slice; `layer` counts from 0."""
+        """The sums of a slice in a layer, counted from 0."""
         p, pxxp, xx = (data[name][layer].values for name in ("sum_p", "sum_pxxp", "sum_xx"))
         return Sums(p, pxxp, xx, data.sizes["seed"])
 
@@ -64,7 +64,7 @@ class Sums(NamedTuple):
         return Sums(self.p + block.p, self.pxxp + block.pxxp, self.xx + block.xx, self.seeds + block.seeds)
 
     def minus(self, block: "Sums") -> "Sums":
-        """The sums over the seeds that are not in a block of these."""
+        """The sums over these seeds without those of a block."""
         return Sums(self.p - block.p, self.pxxp - block.pxxp, self.xx - block.xx, self.seeds - block.seeds)
 
 
@@ -77,7 +77,7 @@ def measure(sums: Sums, model: ModelConfig) -> tuple[float, float, float]:
     prefix_sq = np.sum(prefix**2, dtype=np.float64)
     difference = exact - congruence(unpack(mean_p, n), unpack_symmetric(sums.xx / sums.seeds, n))
     attn_sq = symmetric_sum(difference**2, n) / symmetric_sum(exact**2, n)
-    # The projection of a matrix M on both sides is 1^T M 1/n^2 in every entry.
+    # Projecting a matrix M from both sides gives 1^T M 1/n^2 in every entry.
     proj = abs(symmetric_sum(difference, n) / symmetric_sum(exact, n))
     return float(np.sqrt(prefix_sq / harmonic_number(n))), attn_sq**0.5, proj
 
@@ -85,15 +85,15 @@ def measure(sums: Sums, model: ModelConfig) -> tuple[float, float, float]:
 def prefix_bias(error: Array, error_seed: Array) -> Array:
     """Prefix error in the limit of infinitely many initializations, (layers,).
 
-    A mean over N of them has the squared error b^2 + v/N in expectation, one alone b^2 + v: solved for b, which is 0
-    where chance has the difference below it.
+    In expectation, a mean over N initializations has the squared error b^2 + v/N, and a single initialization b^2 + v.
+    This solves for b; a negative estimate of b^2, which can occur by chance, gives 0.
 
     Args:
-        error: Of the mean over all, (layers,).
-        error_seed: Of every single one, (N, layers).
+        error: Error of the mean over all initializations, (layers,).
+        error_seed: Error of each initialization, (N, layers).
 
     Returns:
-        NaN for N = 1.
+        b, (layers,); NaN for N = 1.
     """
     count = len(error_seed)
     if count == 1:
@@ -103,7 +103,7 @@ def prefix_bias(error: Array, error_seed: Array) -> Array:
 
 
 def reduce_slices(slices: Sequence[xr.Dataset], model: ModelConfig) -> xr.Dataset:
-    """From slices by ascending seeds to the variables of `VARIABLES`; reads and holds one layer at a time."""
+    """The variables of `VARIABLES` from slices by ascending seeds; holds one layer in memory at a time."""
     layers, blocks = model.layers, len(slices)
     whole, without = np.empty((layers, len(ERRORS))), np.full((blocks, layers, len(ERRORS)), np.nan)
     progress = Progress("attention", "layers")
@@ -136,6 +136,6 @@ def reduce_slices(slices: Sequence[xr.Dataset], model: ModelConfig) -> xr.Datase
 
 
 def join(slices: Sequence[xr.Dataset]) -> xr.Dataset:
-    """The errors over the seeds of all slices, which come by ascending seeds."""
+    """The errors over the seeds of all slices, in order of ascending seeds."""
     model = ModelConfig.model_validate(spec_of(slices[0])["model"])
     return described(reduce_slices(slices, model), VARIABLES)

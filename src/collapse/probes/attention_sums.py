@@ -1,8 +1,8 @@
 """Sums of attention matrices and of their second moments over a slice of initializations (for figures 8 and 9).
 
-All initializations of the slice go through the Post-Norm stack side by side, layer by layer, so that the sums of one
-layer are all that there is of size n x n: attention is causal, and its rows are computed in blocks. What a layer leaves
-is a part, and a job that was stopped goes on from the layer that it had reached.
+All initializations of the slice pass through the Post-Norm stack together, layer by layer. So only the sums of one
+layer have the size n x n: attention is causal, and its rows are computed in blocks. The result of each layer is a part,
+and a stopped job resumes after its last finished layer.
 """
 
 from collections.abc import Iterator
@@ -38,38 +38,38 @@ SUMS = ("sum_p", "sum_pxxp", "sum_xx")
 
 
 class Spec(StackSpec):
-    """What the sums depend on, the seeds apart."""
+    """Everything that determines the sums, except the seeds."""
 
 
 class Initializations:
-    """The Post-Norm stacks of a slice of seeds, all in front of the same layer.
+    """The Post-Norm stacks of a slice of seeds, all before the same layer.
 
     Args:
-        spec: What is measured.
+        spec: What to measure.
         window: (n,) token ids.
         seeds: Seeds of the initializations.
-        dtype: Arithmetic of the networks, and type of the sums.
+        dtype: Type of the arithmetic and of the sums.
     """
 
     def __init__(self, spec: Spec, window: Tensor, seeds: range, dtype: torch.dtype = torch.float32) -> None:
         n = spec.model.sequence_length
         self.seeds = seeds
         self.layer = 0
-        """Layers that are behind."""
+        """Number of layers already passed."""
         self.networks: list[Network] = []
         self.x: list[Tensor] = []
         """X_1 of the next layer, (n, d) each."""
         for seed in seeds:
             network = Network(spec.model, seed, dtype)
             self.x.append(network.normalize(network.input("tokens", window, spec.input_rms)[None], None)[1][0])
-            del network.embedding  # the largest matrix of all, and no longer needed
+            del network.embedding  # the largest matrix, no longer needed
             self.networks.append(network)
         self._sums = {name: torch.zeros(n, n, dtype=dtype) for name in SUMS}
-        """Only what is on and below the diagonal counts."""
+        """Only entries on and below the diagonal count."""
 
     @torch.no_grad()
     def advance(self) -> xr.Dataset:
-        """Send every initialization through its next layer: variables of `VARIABLES` for that layer."""
+        """Pass every initialization through its next layer; returns the variables of `VARIABLES` for this layer."""
         self.layer += 1
         for total in self._sums.values():
             total.zero_()
@@ -91,7 +91,7 @@ class Initializations:
         """Add one initialization's P, P X X^T P^T and X X^T to the sums.
 
         Returns:
-            Attn(X), (1, n, d), and the prefix error of its mean P over heads.
+            Attn(X), (1, n, d), and the prefix error of the mean of P over heads.
         """
         n, width = x.shape
         queries, keys, values = (part[0] for part in layer.attention.project(x[None], network.rotary))
@@ -122,7 +122,7 @@ class Initializations:
         return branch, float(np.sqrt(error_sq / harmonic_number(n)))  # ||C_n||_F^2 is H_n
 
     def states(self) -> xr.Dataset:
-        """What is needed to go on from here."""
+        """The state from which to resume here."""
         generators = torch.stack([network.generator.get_state() for network in self.networks])
         states = xr.Dataset(
             {
@@ -134,7 +134,7 @@ class Initializations:
         return states
 
     def restore(self, layer: int, states: xr.Dataset) -> None:
-        """Go to where `states` was taken, behind `layer` layers."""
+        """Resume after `layer` layers, from the `states` saved there."""
         self.layer = layer
         self.x = [torch.tensor(x) for x in states["x"].values]
         for network, state in zip(self.networks, states["generator"].values, strict=True):
@@ -142,7 +142,7 @@ class Initializations:
 
 
 def _reached(parts: Parts, layers: int) -> tuple[int, xr.Dataset | None]:
-    """Number of layers that earlier starts have finished, and the states behind them."""
+    """Number of finished layers, and the states after them."""
     for layer in range(layers, 0, -1):
         states = parts.get(f"states{layer}")
         if states is not None and all(parts.get(f"layer{done}") is not None for done in range(1, layer + 1)):
@@ -154,16 +154,16 @@ def _finished(parts: Parts, layers: int) -> Iterator[xr.Dataset]:
     for layer in range(1, layers + 1):
         part = parts.get(f"layer{layer}")
         if part is None:
-            raise CollapseError(f"{parts.folder}: layer {layer} was damaged after it was written: start again")
+            raise CollapseError(f"{parts.folder}: layer {layer} was damaged after it was written: start the job again")
         yield part
 
 
 @torch.no_grad()
 def measure(job: Job[Spec]) -> Pieces:
-    """Variables of `VARIABLES` summed over a job's seeds, layer by layer; resumes after the last finished layer.
+    """Variables of `VARIABLES` summed over the seeds of a job, layer by layer; resumes after the last finished layer.
 
     Raises:
-        CollapseError: where the tokens cannot be read.
+        CollapseError: if the tokens cannot be read.
     """
     parts, layers = job.parts, job.spec.model.layers
     reached, states = _reached(parts, layers)

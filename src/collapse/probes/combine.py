@@ -1,4 +1,4 @@
-"""One Dataset from the slices of seeds of a probe."""
+"""One Dataset from the slices of a probe over seeds."""
 
 from collections.abc import Sequence
 
@@ -6,5 +6,5 @@ import xarray as xr
 
 
 def join(slices: Sequence[xr.Dataset]) -> xr.Dataset:
-    """Datasets of different seeds as one; what has no dimension `seed` is taken from the first."""
+    """Concatenate Datasets of different seeds; variables without the dimension `seed` come from the first."""
     return xr.concat(slices, "seed", data_vars="minimal", coords="minimal", compat="override", join="exact")

@@ -1,4 +1,4 @@
-"""What every sublayer does to token similarity at initialization (figures 1 and 2, the depth recursion)."""
+"""Effect of every sublayer on token similarity at initialization (figures 1 and 2, depth recursion)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ VARIABLES = {
 
 
 class Spec(StackSpec):
-    """What the increments of a seed depend on."""
+    """Everything that determines the increments, except the seeds."""
 
     inputs: list[InputName]
     placements: list[PlacementName]
@@ -67,14 +67,14 @@ class Spec(StackSpec):
 
     @property
     def settings(self) -> list[tuple[float, float]]:
-        """(variance scale, deescalation) of every setting that is measured."""
+        """Every setting to measure, as (variance scale, deescalation)."""
         return settings(self.variance_scales, self.deescalations, self.sweep)
 
 
 def position_bins(n: int) -> NDArray[np.int64]:
-    """Edges of bins of positions, evenly spaced on a logarithmic scale: bin b holds rows edges[b] to edges[b + 1] - 1.
+    """Edges of logarithmically spaced bins of positions: bin b holds rows edges[b] to edges[b + 1] - 1.
 
-    Positions count from 1, and every position is in one bin.
+    Positions count from 1, and every position is in exactly one bin.
     """
     return np.unique(np.rint(np.geomspace(1, n + 1, 25)).astype(np.int64))
 
@@ -85,7 +85,7 @@ def _bin_means(values: Array, edges: NDArray[np.int64]) -> Array:
 
 
 def _statistics(rows: Tensor) -> dict[str, Tensor]:
-    """Of matrices (B, n, d): squared row norms (B, n), and per matrix tsim, tdiv and squared norm (B,)."""
+    """Squared row norms (B, n) of matrices (B, n, d), and tsim, tdiv and squared norm of each matrix (B,)."""
     row_sq = torch.linalg.vecdot(rows, rows)
     mean = rows.mean(-2, keepdim=True)
     along = rows.shape[-2] * mean.square().sum((-2, -1))
@@ -96,7 +96,7 @@ def _statistics(rows: Tensor) -> dict[str, Tensor]:
 
 @dataclass
 class Walk:
-    """Sequences that share their weights and their placement, on their way through the stack."""
+    """Sequences with the same weights and placement that pass through the stack together."""
 
     placement: PlacementName
     scale: float
@@ -112,7 +112,7 @@ class Walk:
         self.x_stats = _statistics(self.normed if self.post else self.y)
 
     def advance(self, network: Network, layer: Layer, sublayer: str) -> dict[str, Tensor]:
-        """Send the sequences through one sublayer and measure."""
+        """Pass the sequences through one sublayer and measure it."""
         if sublayer == "attention":
             branch = attention_branch(layer.attention, self.normed, network.rotary, self.a)
         else:
@@ -155,15 +155,15 @@ def measure_seed(
     """All increments of one initialization.
 
     Args:
-        spec: What is measured.
+        spec: What to measure.
         window: (n,) token ids.
         seed: Seed of the initialization.
         dtype: Arithmetic of the network.
         tick: Called after every layer.
 
     Returns:
-        Variables of `VARIABLES`, dims (input, placement, variance_scale, deescalation, seed, layer, sublayer), the row
-        norms also position; NaN where a setting is not measured.
+        Variables of `VARIABLES`, dims (input, placement, variance_scale, deescalation, seed, layer, sublayer); the row
+        norms also have position. NaN in settings that are not measured.
     """
     network = Network(spec.model, seed, dtype)
     inputs = {name: network.input(name, window, spec.input_rms) for name in spec.inputs}
@@ -203,10 +203,13 @@ def measure_seed(
 
 
 def _with_predictions(data: xr.Dataset, spec: Spec, edges: NDArray[np.int64]) -> xr.Dataset:
-    """Adds what the closed forms say at the measured token similarities."""
+    """Add the values of the closed forms at the measured token similarities."""
     n, width, layers = spec.model.sequence_length, spec.model.width, spec.model.layers
     is_measured, is_attention = data["tsim_x"].notnull(), data["sublayer"] == "attention"
-    t, square = data["tsim_x"].fillna(0.5), data["mean_square"].fillna(1.0)  # any value that the closed forms accept
+    t, square = (
+        data["tsim_x"].fillna(0.5),
+        data["mean_square"].fillna(1.0),
+    )  # any values in their domain
     scale, a = data["variance_scale"], data["deescalation"]
     ffn_scale = scale if spec.variance_target == "all" else xr.ones_like(scale)
     amount = scale.where(is_attention, ffn_scale) ** 2 / 9 / square
@@ -222,13 +225,13 @@ def _with_predictions(data: xr.Dataset, spec: Spec, edges: NDArray[np.int64]) ->
         found: xr.DataArray = xr.apply_ufunc(run, scale, of_placement[0], a, of_placement[1], output_core_dims=[SITE])
         return found
 
-    # Lemma C.5: alpha + beta/i, of which the means over a bin take the mean of 1/i.
+    # Lemma C.5: alpha + beta/i; its mean over a bin needs the mean of 1/i.
     weight_variance = (1 - a) ** 2 * scale**2 / 9 / width
     first, last = (xr.apply_ufunc(attention_row_norm, i, t, n, width, weight_variance) / width for i in (1, n))
     beta = (first - last) / (1 - 1 / n)
     inverse = xr.DataArray(_bin_means(1 / np.arange(1.0, n + 1), edges), dims="position")
     rows = (first - beta + beta * inverse).where(is_attention & (data["placement"] == "post"))
-    # The difference of whichever of the two is small, and so holds more digits.
+    # Subtract the smaller of the two quantities, tsim or tdiv, because it has more correct digits.
     near_collapse = data["tdiv_x"] - data["tdiv_y"]
     added = {
         "increment": near_collapse.where(data["tsim_x"] > 0.5, data["tsim_y"] - data["tsim_x"]),
@@ -247,7 +250,7 @@ def measure(job: Job[Spec]) -> xr.Dataset:
     """Variables of `VARIABLES` for a job's seeds.
 
     Raises:
-        CollapseError: where the tokens cannot be read.
+        CollapseError: if the tokens cannot be read.
     """
     window = window_of(job)
 

@@ -1,4 +1,4 @@
-"""A decoder at initialization, one layer at a time: the parameters of `Decoder(config, seed)` without its memory."""
+"""A decoder at initialization, one layer at a time: the parameters of `Decoder(config, seed)` with less memory."""
 
 from collections.abc import Iterator, Sequence
 
@@ -18,12 +18,12 @@ from collapse.model.rotary import rotary_table
 
 
 class Network:
-    """The layers of a stack, drawn one after the other from the generator that `Decoder(config, seed)` would use.
+    """The layers of a stack, drawn one after the other from the same generator as in `Decoder(config, seed)`.
 
     Args:
-        config: The model's shape; the placement of the norm does not matter here.
+        config: Shape of the model; the placement of the norm has no effect here.
         seed: Seed of the initialization.
-        dtype: Of parameters and activations; they are drawn in float32 whatever it is.
+        dtype: Type of parameters and activations; parameters are always drawn in float32.
     """
 
     def __init__(self, config: ModelConfig, seed: int, dtype: torch.dtype = torch.float32) -> None:
@@ -35,16 +35,16 @@ class Network:
         self.embedding.normal_(0.0, config.embedding_std, generator=self.generator)
         self.rotary = rotary_table(config.sequence_length, config.width // config.heads, config.rope_base)
         self.gain = torch.ones(config.width, dtype=dtype)
-        """RMSNorm's gain, which theory and probes do without."""
+        """RMSNorm's gain, all ones: theory and probes use no gain."""
 
     def input(self, name: InputName, window: Tensor, rms: InputRms) -> Tensor:
-        """What enters the stack, (n, d): Y0 of layer 1.
+        """The input of the stack, (n, d): Y0 of layer 1.
 
         Args:
-            name: `tokens` embeds the window; `gaussian` draws independent rows with the embedding's variance, from a
-                generator of their own.
+            name: `tokens` embeds the window; `gaussian` draws independent rows with the variance of the embedding, from
+                a separate generator.
             window: (n,) token ids.
-            rms: `unit` scales every row to RMS 1.
+            rms: `unit` scales every row to RMS 1; `as_trained` does not.
         """
         if name == "tokens":
             rows = self.embedding[window]
@@ -63,7 +63,7 @@ class Network:
     @torch.no_grad()
     def draw_layer(self) -> Layer:
         """The next layer, at the standard variance."""
-        with torch.device("meta"):  # PyTorch's own initialization would take as long as a third of the draw
+        with torch.device("meta"):  # skips PyTorch's own initialization, which takes a third of the time of the draw
             layer = Layer(self.config)
         layer.to_empty(device="cpu")
         for branch in (layer.attention, layer.ffn):
@@ -71,7 +71,7 @@ class Network:
         return layer.requires_grad_(False).to(self.dtype)
 
     def layers(self, scales: Sequence[float], target: VarianceTarget) -> Iterator[dict[float, Layer]]:
-        """Layer after layer, each at every variance scale: the same draws, multiplied."""
+        """Every layer in order, at every variance scale: the same draws, scaled."""
         for _ in range(self.config.layers):
             layer = self.draw_layer()
             yield {scale: scaled(layer, self.config, scale, target) for scale in scales}
@@ -79,7 +79,7 @@ class Network:
 
 @torch.no_grad()
 def scaled(layer: Layer, config: ModelConfig, scale: float, target: VarianceTarget) -> Layer:
-    """A copy of a layer with `scale` times the variance in the matrices that `target` names."""
+    """A copy of a layer with `scale` times the variance in the matrices of `target`."""
     if scale == 1:
         return layer
     copy = Layer(config).requires_grad_(False).to(layer.ffn.down.weight.dtype)
@@ -104,7 +104,7 @@ def attention_branch(attention: Attention, x: Tensor, table: Tensor, deescalatio
         attention: The sublayer.
         x: (B, n, d), normalized.
         table: Rotary table.
-        deescalation: (B,) values of a; None is 0 everywhere.
+        deescalation: (B,) values of a; None means 0.
     """
     queries, keys, values = attention.project(x, table)
     mixed = functional.scaled_dot_product_attention(queries, keys, values, is_causal=True)
@@ -126,18 +126,18 @@ def read_window(tokens: Tokens, config: ModelConfig, window: int) -> Tensor:
     """The ids of one window of the training tokens, (n,).
 
     Raises:
-        CollapseError: where the corpus does not reach so far, or an id is outside the vocabulary.
+        CollapseError: if the corpus is too short for the window, or an id is outside the vocabulary.
     """
     n = config.sequence_length
     ids = torch.from_numpy(tokens[window * n : (window + 1) * n].astype("int64"))
     if len(ids) < n:
         raise CollapseError(
             f"the corpus has {len(tokens)} training tokens, and window {window} of {n} ends at {(window + 1) * n}: "
-            "lower probe.window or model.sequence_length, or give more text"
+            "lower probe.window or model.sequence_length, or provide more text"
         )
     if int(ids.max()) >= config.vocab_size:
         raise CollapseError(
             f"token id {int(ids.max())} is outside the model's vocabulary (model.vocab_size is {config.vocab_size}): "
-            "give the model the vocabulary of its tokenizer"
+            "use the vocabulary size of the tokenizer"
         )
     return ids

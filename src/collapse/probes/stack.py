@@ -1,4 +1,4 @@
-"""What the probes of a stack share: their spec, the text they read, and seeds measured one by one."""
+"""The common part of the probes of a stack: their spec, their text, and the loop over seeds."""
 
 from collections.abc import Callable
 from itertools import count
@@ -20,7 +20,7 @@ from collapse.store.job import Job
 
 
 class StackSpec(Section):
-    """A stack of layers at initialization, and what enters it."""
+    """A stack of layers at initialization, and its input."""
 
     data: DataSpec
     model: ModelConfig
@@ -32,7 +32,7 @@ def window_of(job: Job[Any]) -> Tensor:
     """Token ids of the window that a job reads, (n,).
 
     Raises:
-        CollapseError: where the token store is missing, damaged or too short.
+        CollapseError: if the token store is missing, damaged or too short.
     """
     assert job.tokens is not None, "the dataset's row in pipeline/datasets.py has reads_tokens"
     store = TokenStore.open(job.tokens)
@@ -42,11 +42,12 @@ def window_of(job: Job[Any]) -> Tensor:
 
 @torch.no_grad()
 def measure_seeds(job: Job[Any], measure: Callable[[int, Callable[[], None]], xr.Dataset]) -> xr.Dataset:
-    """Measure a job's seeds one by one; resumes after those that an earlier start has finished.
+    """Measure the seeds of a job one by one; resumes after the seeds that are already finished.
 
     Args:
         job: The job.
-        measure: From a seed, and a function to call after every layer, to a Dataset with a `seed` dimension.
+        measure: Measures a seed and calls its second argument after every layer; returns a Dataset with the dimension
+            `seed`.
     """
     found = {seed: part for seed in job.seeds if (part := job.parts.get(f"seed{seed}")) is not None}
     progress = Progress(f"seeds {job.seeds.start} to {job.seeds.stop - 1}", "layers")

@@ -1,6 +1,6 @@
-"""Lower triangles of square matrices: all that there is of causal matrices, and all that is needed of symmetric ones.
+"""Lower triangles of square matrices, which determine causal and symmetric matrices.
 
-A packed triangle holds its n (n + 1)/2 entries row after row. Every function keeps the type of its matrix.
+A packed triangle holds its n (n + 1)/2 entries row by row. Every function keeps the type of its matrix.
 """
 
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ Array = NDArray[Any]
 
 
 def row_blocks(n: int) -> Iterator[slice]:
-    """Blocks of rows, first to last; no row of a block reaches beyond column `rows.stop`."""
+    """Blocks of rows, first to last; the lower triangle of a block ends before column `rows.stop`."""
     for first in range(0, n, BLOCK_ROWS):
         yield slice(first, min(first + BLOCK_ROWS, n))
 
 
 def pack(matrix: Array) -> Array:
-    """The lower triangle of (n, n), packed."""
+    """The packed lower triangle of an (n, n) matrix."""
     packed: Array = matrix[np.tri(len(matrix), dtype=bool)]
     return packed
 
@@ -46,7 +46,7 @@ def symmetric_sum(packed: Array, n: int) -> float:
 
 
 def congruence(p: Array, gram: Array) -> Array:
-    """P G P^T for lower triangular P and symmetric G, (n, n) each: packed, in a third of two products' operations."""
+    """Packed P G P^T for lower triangular P and symmetric G, (n, n) each; a third of the operations of two products."""
     n = len(p)
     product = np.empty((n, n), p.dtype)
     for rows in row_blocks(n):
