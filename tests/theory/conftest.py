@@ -21,7 +21,7 @@ def equal_correlation() -> Callable[[float, int, int], Matrix]:
 
 @pytest.fixture
 def rows_of() -> Callable[[Matrix, int, np.random.Generator], Matrix]:
-    """X (n, d) whose Gram matrix is the one given, in a random basis; needs d >= n."""
+    """X (n, d) with a given Gram matrix, in a random basis; needs d >= n."""
 
     def rows(gram: Matrix, d: int, rng: np.random.Generator) -> Matrix:
         values, vectors = np.linalg.eigh(gram)

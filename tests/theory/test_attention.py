@@ -33,7 +33,7 @@ def test_prefix_average():
     c = prefix_average(200)
     assert c.dtype == np.float64 and (np.triu(c, 1) == 0).all()
     np.testing.assert_allclose(c.sum(1), 1, rtol=1e-14)
-    # The two norms that Theorem C.3 rests on.
+    # The two norms that Theorem C.3 uses.
     np.testing.assert_allclose((c**2).sum(), harmonic_number(200), rtol=1e-13)
     np.testing.assert_allclose(200 * (c.mean(0) ** 2).sum(), 2 - harmonic_number(200) / 200, rtol=1e-13)
 
@@ -46,32 +46,32 @@ def test_harmonic_number():
 
 
 @given(lengths)
-def test_token_correlation_is_exact_at_its_edges(n):
+def test_token_correlation_is_exact_at_the_ends_of_its_range(n):
     assert token_correlation(1 / n, n) == 0
     assert token_correlation(1, n) == 1
     assert token_correlation(0, n) == pytest.approx(-1 / (n - 1), rel=1e-15)
 
 
 @given(lengths, shares)
-def test_token_correlation_is_the_definition(n, t):
+def test_token_correlation_agrees_with_its_definition(n, t):
     assert token_correlation(t, n) == pytest.approx((n * t - 1) / (n - 1), abs=1e-15)
 
 
 @pytest.mark.parametrize(("n", "t", "s"), CASES)
-def test_increment_is_brute_force_linear_algebra(n, t, s, equal_correlation):
+def test_increment_agrees_with_explicit_matrices(n, t, s, equal_correlation):
     d = 8
     c, pi, gram = prefix_average(n), np.ones((n, n)) / n, equal_correlation(t, n, d)
     branch = d * (s / d) * c @ gram @ c.T  # E[C X W W^T X^T C^T], sigma_W^2 = s/d
     after = np.trace(pi @ (gram + branch)) / np.trace(gram + branch)
     assert attention_increment(s, t, n) == pytest.approx(after - t, abs=1e-14)
-    # What is left of the attention matrix when a C_n is taken away, and all its second moment with it.
+    # Subtracting a C_n scales the attention matrix by 1 - a, and its second moment by (1 - a)^2.
     branch *= (1 - 0.3) ** 2
     after = np.trace(pi @ (gram + branch)) / np.trace(gram + branch)
     assert attention_increment(s, t, n, deescalation=0.3) == pytest.approx(after - t, abs=1e-14)
 
 
 @pytest.mark.parametrize(("n", "t", "s"), CASES)
-def test_expectations_are_brute_force_linear_algebra(n, t, s, equal_correlation):
+def test_expectations_agree_with_explicit_matrices(n, t, s, equal_correlation):
     d, a = 12, 0.4
     c, pi, gram = (1 - a) * prefix_average(n), np.ones((n, n)) / n, equal_correlation(t, n, d)
     found = attention_expectations(t, n, d, s / d, deescalation=a)
@@ -97,7 +97,7 @@ def test_expectations_agree_with_monte_carlo(n, t, a, equal_correlation, rows_of
 
 
 def test_erratum_of_the_corollarys_proof(equal_correlation):
-    """With d sigma_W^2, as printed, the branch is d times too small, and Corollary 3.3 does not follow."""
+    """With the printed d sigma_W^2 the branch is d times too small, and Corollary 3.3 does not follow."""
     n, t, d, a = 64, 0.3, 48, 0.5
     variance = folded_variance(d, 1 / (3 * d), 1 / (3 * d))
     s = amount_of_attention(d, variance)
@@ -166,7 +166,7 @@ def test_amount_of_attention():
     assert amount_of_attention(d, variance, (x**2).mean()) == pytest.approx(n * d**2 * variance / (x**2).sum())
 
 
-def test_vectorised():
+def test_vectorized():
     s, t, n = np.array([0.1, 2.0])[:, None, None], np.linspace(0, 1, 5)[:, None], np.array([2, 7, 10**6])
     found = attention_increment(s, t, n)
     assert found.shape == (2, 5, 3) and found.dtype == np.float64
@@ -178,7 +178,7 @@ def test_vectorised():
     ("call", "message"),
     [
         (lambda: prefix_average(0), r"n must be finite and at least 1, got 0\.0"),
-        (lambda: harmonic_number([3, 2.5]), r"n must be a whole number, got 2\.5"),
+        (lambda: harmonic_number([3, 2.5]), r"n must be an integer, got 2\.5"),
         (lambda: token_correlation([0.5, 1.25], 4), r"t must be finite and in \[0, 1\], got 1\.25"),
         (lambda: token_correlation(0.5, 1), r"n must be finite and at least 2, got 1\.0"),
         (lambda: attention_increment(-0.5, 0.5, 4), r"s must be finite and at least 0, got -0\.5"),

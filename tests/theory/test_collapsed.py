@@ -10,14 +10,14 @@ from collapse.similarity import token_diversity
 from collapse.theory import contraction_factor, frequency_distribution, frequency_loss, loss_floor, near_collapse_bound
 
 
-def test_frequencies_are_the_corpus_ones():
+def test_frequencies_come_from_the_corpus_package():
     assert frequency_loss is frequencies.frequency_loss
     assert frequency_distribution is frequencies.frequency_distribution
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(2, 8), st.floats(0.01, 100))
 def test_rmsnorm_contracts_a_gradient_by_its_factor(seed, n, d, norm):
-    """Theorem 3.6 through the explicit Jacobian: reached by a gradient orthogonal to y, never exceeded."""
+    """Theorem 3.6 with the explicit Jacobian: gradients orthogonal to y reach the bound, none exceeds it."""
     rng = np.random.default_rng(seed)
     y = rng.normal(size=d)
     y *= norm / np.linalg.norm(y)
@@ -30,7 +30,7 @@ def test_rmsnorm_contracts_a_gradient_by_its_factor(seed, n, d, norm):
     assert contraction_factor(2.5, norm, d) == pytest.approx(2.5 * bound)
 
 
-def test_contraction_begins_where_the_theorem_says():
+def test_contraction_begins_at_the_threshold_of_the_theorem():
     alpha, d = 1.7, 64
     assert contraction_factor(alpha, math.sqrt(d) * alpha, d) == pytest.approx(1)
     assert contraction_factor(alpha, math.sqrt(d) * alpha * 1.01, d) < 1
@@ -58,7 +58,7 @@ def test_near_collapse_bound_at_the_edge_of_its_domain():
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.integers(1, 5), st.floats(0, 10), st.floats(0, 3))
-def test_no_loss_below_its_floor(seed, n, v, size, spread):
+def test_no_loss_is_below_its_floor(seed, n, v, size, spread):
     rng = np.random.default_rng(seed)
     d = 4
     x, head = rng.normal(size=d) + spread * rng.normal(size=(n, d)), size * rng.normal(size=(d, v))

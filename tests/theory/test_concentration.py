@@ -1,4 +1,4 @@
-"""The concentration of xi against explicit matrices, the lemmas' formulas written out, and the job."""
+"""The concentration of xi against explicit matrices and the formulas of the lemmas, and the job."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def draw(given, draws, seed=1):
 
 
 @pytest.mark.parametrize("width", [64, 200])
-def test_the_update_is_that_of_the_lemmas(width):
+def test_the_update_agrees_with_the_lemmas(width):
     attention, ffn = (update(branch, width, 3) for branch in BRANCHES)
     assert np.array_equal(attention.x, ffn.x)
     np.testing.assert_allclose((attention.x**2).sum(1), width)
@@ -57,8 +57,8 @@ def test_the_premise_is_relative_to_the_expectation_over_the_inner_matrices():
 
 @pytest.mark.parametrize("branch", BRANCHES)
 @pytest.mark.parametrize("width", [16, 160])
-def test_samples_are_those_of_explicit_matrices(branch, width):
-    """The W behind a sample is drawn in the right singular basis of A: given V^T W, the very same xi."""
+def test_samples_agree_with_explicit_matrices(branch, width):
+    """`sample` draws W in the right singular basis of A: the same V^T W gives the same xi."""
     given = update(branch, width, 0)
     matrices = draw(given, 3)
 
@@ -80,7 +80,7 @@ def test_samples_have_the_distribution_of_explicit_draws(branch):
         assert ks_2samp(a, b).pvalue > 0.01
 
 
-def test_batches_change_nothing(monkeypatch):
+def test_the_batch_size_does_not_change_the_samples(monkeypatch):
     given = update("ffn", 24, 0)
     whole = sample(given, 50, np.random.default_rng(0))
     monkeypatch.setattr(module, "BATCH_NUMBERS", 7 * 24 * 72)
@@ -145,7 +145,7 @@ def test_deviations_fall_like_the_root_of_the_width(grown):
 
 
 def test_realizations_are_independent(grown):
-    """X, W_1 and W_3 scatter more from one to the next than the finite number of draws makes them look."""
+    """Realizations of X, W_1 and W_3 differ by more than the finite number of draws explains."""
     exact = np.log(grown["deviation_expected"]).std("realization")
     assert (exact.sel(branch="ffn") > 0).all()
     assert float(exact.sel(branch="ffn", width=32).max()) > 0.03
@@ -167,7 +167,7 @@ def command(tmp_path):
     return run
 
 
-def test_a_stopped_job_resumes_from_the_widths_it_had_measured(command, tmp_path, monkeypatch):
+def test_a_stopped_job_resumes_after_its_finished_widths(command, tmp_path, monkeypatch):
     spec = Spec(widths=[8, 16], seed=1, draws=100)
     undisturbed = command(spec)
     assert not (tmp_path / "scratch").exists()

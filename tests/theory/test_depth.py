@@ -23,8 +23,8 @@ def test_recursion_stays_between_independent_and_equal_tokens(placement, n, laye
     found = depth_recursion(placement, n, layers, scale, 1 / n + share * (1 - 1 / n), a)
     assert all(part.shape == (layers, 2) for part in found)
     assert (found.tsim_x >= 1 / n).all() and (found.tsim_y <= 1).all()
-    assert (found.tsim_y[:, 0] >= found.tsim_x[:, 0]).all(), "attention raises it"
-    assert (found.tsim_y[:, 1] <= found.tsim_x[:, 1]).all(), "SwiGLU damps it"
+    assert (found.tsim_y[:, 0] >= found.tsim_x[:, 0]).all(), "attention raises token similarity"
+    assert (found.tsim_y[:, 1] <= found.tsim_x[:, 1]).all(), "SwiGLU lowers token similarity"
     assert (found.tsim_x.ravel()[1:] == found.tsim_y.ravel()[:-1]).all()
 
 
@@ -41,7 +41,7 @@ def test_post_norm_adds_the_increments(scale):
 
 
 def test_pre_norm_follows_the_explicit_gram_matrices():
-    """The residual's two second moments, carried through the layers by Theorem C.3 and the proof of Theorem 3.4."""
+    """Propagate both second moments of the residual by Theorem C.3 and the proof of Theorem 3.4."""
     n, d, scale, t, a = 50, 16, 2.0, 0.1, 0.25
     found = depth_recursion("pre", n, 4, scale, t, deescalation=a)
     projected, total = n * d * t, n * d * 1.0
@@ -99,13 +99,13 @@ def test_bad_input(call, message):
         call()
 
 
-def test_theory_needs_numpy_alone():
+def test_theory_needs_only_numpy_and_scipy():
     script = (
         "import sys, collapse.theory as theory\n"
         "assert 'numpy' not in sys.modules\n"
         "[getattr(theory, name) for name in theory.__all__]\n"
         "theory.depth_recursion('post', 8, 2, 1.0, 0.5)\n"
-        "print(*{'torch', 'scipy', 'pandas', 'xarray', 'mpmath', 'datasets'} & set(sys.modules))"
+        "print(*{'torch', 'pandas', 'xarray', 'mpmath', 'datasets'} & set(sys.modules))"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == []

@@ -14,7 +14,7 @@ variances = st.floats(1e-3, 20)
 
 
 def moment_by_mpmath(rho, variance):
-    """The definition's double integral, with u and v from their sum and difference, which are independent."""
+    """The double integral of the definition over the sum and the difference of u and v, which are independent."""
     with mpmath.workdps(16):
         plus, minus = (mpmath.sqrt(mpmath.mpf(variance) * (1 + sign * rho) / 2) for sign in (1, -1))
 
@@ -37,7 +37,7 @@ def test_moment_agrees_with_mpmath(case):
 
 @pytest.mark.parametrize("variance", [0.01, 1 / 3, 4 / 3, 25.0, 100.0, 1000.0])
 def test_moment_at_the_edges_agrees_with_mpmath(variance):
-    """rho = 0, 1 and -1 leave single integrals, which mpmath does with 30 digits at any variance."""
+    """For rho = 0, 1 and -1, mpmath computes single integrals with 30 digits at any variance."""
     with mpmath.workdps(30):
         sigma = mpmath.sqrt(variance)
         cuts = sorted({0, *(s * c / (8 * sigma) for s in (-1, 1) for c in (1, 4, 16, 64)), -14, 14})
@@ -64,7 +64,7 @@ def test_the_papers_values():
 
 
 @pytest.mark.parametrize("hi", [1 / 3, 4 / 3, 10.0])
-def test_a_thousand_moments_are_quick(hi):
+def test_a_thousand_moments_are_fast(hi):
     rng = np.random.default_rng(0)
     rho, variance = rng.uniform(-1, 1, 1000), rng.uniform(0, hi, 1000)
 
@@ -102,7 +102,7 @@ def test_moment_broadcasts():
 
 
 @pytest.mark.parametrize("n", [2, 5, 40])
-def test_increment_is_brute_force_linear_algebra(n, equal_correlation):
+def test_increment_agrees_with_explicit_matrices(n, equal_correlation):
     d, xi, variance = 8, 0.7, 1 / 3
     pi = np.ones((n, n)) / n
     for t in (0.0, 1 / n, 0.4, 0.95, 1.0):
@@ -115,7 +115,7 @@ def test_increment_is_brute_force_linear_algebra(n, equal_correlation):
 
 
 def test_expectations_agree_with_monte_carlo(equal_correlation, rows_of):
-    """A true SwiGLU sublayer, all three matrices drawn: Theorem 3.4 and Lemma C.4 within their standard error."""
+    """A SwiGLU sublayer with all three matrices drawn agrees with Theorem 3.4 and Lemma C.4 within standard errors."""
     rng = np.random.default_rng(3)
     n, d, d_ff, t, draws = 6, 8, 12, 0.45, 20_000
     gate, up, down = 0.1, 0.3, 0.25
@@ -129,10 +129,10 @@ def test_expectations_agree_with_monte_carlo(equal_correlation, rows_of):
 
     row = ffn_row_norm(d, d_ff, up, down, d * gate)
     assert all(excess((y[:, i] ** 2).sum(-1), row) < 4 for i in range(n))
-    # The ratio of the expectations is t + increment where this combination of the two has mean 0.
+    # The ratio of the expectations is t + increment if this combination of both has mean 0.
     after = t + ffn_increment(swiglu_coefficient(d, d_ff, up, down), t, n, d * gate)
     assert excess(n * (y.mean(1) ** 2).sum(-1) - after * (y**2).sum((1, 2)), 0.0) < 4
-    assert excess(n * (y.mean(1) ** 2).sum(-1) - t * (y**2).sum((1, 2)), 0.0) > 4, "the increment itself shows"
+    assert excess(n * (y.mean(1) ** 2).sum(-1) - t * (y**2).sum((1, 2)), 0.0) > 4, "the test detects the increment"
 
 
 @given(lengths, st.floats(0, 1), st.floats(0, 1e12), variances)
@@ -165,7 +165,7 @@ def test_damping_grows_with_xi(n, share, variance, one, other):
         (lambda: ffn_increment(-1, 0.5, 4, 1 / 3), r"xi must be finite and at least 0, got -1\.0"),
         (lambda: ffn_increment(1, 1.5, 4, 1 / 3), r"t must .* got 1\.5"),
         (lambda: ffn_increment(1, 0.5, 1, 1 / 3), r"n must .* got 1\.0"),
-        (lambda: swiglu_coefficient(8, 16.5, 1, 1), r"ffn_width must be a whole number, got 16\.5"),
+        (lambda: swiglu_coefficient(8, 16.5, 1, 1), r"ffn_width must be an integer, got 16\.5"),
         (lambda: ffn_row_norm(8, 16, -2, 1, 1), r"up_variance must .* got -2\.0"),
     ],
 )

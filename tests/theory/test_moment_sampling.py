@@ -1,4 +1,4 @@
-"""Monte Carlo against the quadrature, and the job: bounded memory, resumed with the same numbers."""
+"""Monte Carlo against the quadrature, and the job: bounded memory, and the same numbers after it resumes."""
 
 import tracemalloc
 
@@ -36,7 +36,7 @@ def test_monte_carlo_agrees_with_the_quadrature(tmp_path):
     assert (data["moment_sampled"] != data["moment"]).all()
 
 
-def test_means_and_standard_errors_are_those_of_the_draws(tmp_path):
+def test_means_and_standard_errors_agree_with_the_draws(tmp_path):
     draws = BLOCK + 100
     mean, error = sample_moments(spec(draws, seed=5), Parts(tmp_path))
     z = np.concatenate([np.random.default_rng([5, block]).standard_normal((2, BLOCK)) for block in (0, 1)], 1)
@@ -66,7 +66,7 @@ def test_a_single_draw_has_no_standard_error(tmp_path):
     assert np.isnan(error).all()
 
 
-def test_results_do_not_depend_on_how_often_sums_are_kept(tmp_path, monkeypatch):
+def test_results_do_not_depend_on_how_often_sums_are_saved(tmp_path, monkeypatch):
     whole = measure(Job(spec(9 * BLOCK - 7), Parts(tmp_path / "whole")))
     monkeypatch.setattr(moment_sampling, "PART_BLOCKS", 2)
     assert measure(Job(spec(9 * BLOCK - 7), Parts(tmp_path / "cut"))).identical(whole)
@@ -94,7 +94,7 @@ def command(tmp_path):
     return run
 
 
-def test_a_stopped_job_resumes_and_ends_with_the_same_numbers(command, tmp_path, monkeypatch):
+def test_a_stopped_job_resumes_and_gets_the_same_numbers(command, tmp_path, monkeypatch):
     job = spec(7 * BLOCK)
     monkeypatch.setattr(moment_sampling, "PART_BLOCKS", 2)
     undisturbed = command(job)

@@ -9,7 +9,7 @@ from collapse.theory import attention_expectations, attention_row_norm, prefix_a
 
 @pytest.mark.parametrize("n", [2, 7, 64])
 @pytest.mark.parametrize("t", [0.0, 0.2, 0.8, 1.0])
-def test_attention_row_norms_are_brute_force_linear_algebra(n, t, equal_correlation):
+def test_attention_row_norms_agree_with_explicit_matrices(n, t, equal_correlation):
     d, variance = 8, 0.3
     c, gram = prefix_average(n), equal_correlation(t, n, d)
     exact = np.diag(gram + d * variance * c @ gram @ c.T)
@@ -35,7 +35,7 @@ def test_normalized_similarity_lies_within_its_bounds(seed, n, d, spread, shift)
         assert bounds.lower - 1e-12 <= token_similarity(factors[:, None] * y) <= bounds.upper + 1e-12
 
 
-def test_bounds_close_in_on_equal_factors():
+def test_bounds_are_tight_for_equal_factors():
     t = np.array([0.0, 0.3, 1.0])
     lower, upper = rms_similarity_bounds(t, 0)
     np.testing.assert_allclose([lower, upper], [t, t], rtol=1e-15)
@@ -48,7 +48,7 @@ def test_bounds_close_in_on_equal_factors():
     ("call", "message"),
     [
         (lambda: attention_row_norm(5, 0.5, 4, 8, 0.1), r"position must be finite and in \[1, 4\], got 5\.0"),
-        (lambda: attention_row_norm(1.5, 0.5, 4, 8, 0.1), r"position must be a whole number, got 1\.5"),
+        (lambda: attention_row_norm(1.5, 0.5, 4, 8, 0.1), r"position must be an integer, got 1\.5"),
         (lambda: rms_similarity_bounds(0.5, 1.0), r"eta must .* got 1\.0"),
         (lambda: rms_similarity_bounds(-0.5, 0.1), r"t must .* got -0\.5"),
     ],

@@ -1,4 +1,4 @@
-"""The paper's closed forms, vectorised over arrays, in float64; docs/theory.md lists which is which statement."""
+"""The paper's closed forms, vectorized over arrays, in float64; docs/theory.md lists the statement of each."""
 
 import lazy_loader
 

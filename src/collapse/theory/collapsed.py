@@ -11,7 +11,7 @@ from collapse.theory.domain import Values, positive, whole, within
 def contraction_factor(alpha: ArrayLike, residual_norm: ArrayLike, width: ArrayLike) -> Values:
     """c(y, alpha) = alpha sqrt(d)/||y||_2 (Theorem 3.6).
 
-    At exact collapse ||dL/dX_k||_F <= c ||dL/dX_(k+1)||_F under Post-Norm, which contracts where c < 1.
+    At exact collapse ||dL/dX_k||_F <= c ||dL/dX_(k+1)||_F under Post-Norm, a contraction if c < 1.
 
     Args:
         alpha: Sublayer gradient contribution ||dL/dX_k||_F/||dL/dY_k||_F, at least 0 (Definition 3.5).
@@ -19,16 +19,16 @@ def contraction_factor(alpha: ArrayLike, residual_norm: ArrayLike, width: ArrayL
         width: Model width d.
 
     Raises:
-        ValueError: where an argument is outside its domain.
+        ValueError: if an argument is outside its domain.
     """
     rms: Values = positive("residual_norm", residual_norm) / whole("width", width, 1) ** 0.5
     return within("alpha", alpha, 0) / rms
 
 
 def near_collapse_bound(delta: ArrayLike, n: ArrayLike, c0: ArrayLike) -> Values:
-    """c0 (1 + 2 sqrt(n delta/(1 - delta))), a bound on every row's RMSNorm factor sqrt(d)/||y_i||_2 (Proposition D.1).
+    """c0 (1 + 2 sqrt(n delta/(1 - delta))), bounds the RMSNorm factor sqrt(d)/||y_i||_2 of each row (Proposition D.1).
 
-    Times alpha, it bounds ||dL/dX_k||_F/||dL/dX_(k+1)||_F under Post-Norm.
+    Multiplied by alpha, it bounds ||dL/dX_k||_F/||dL/dX_(k+1)||_F under Post-Norm.
 
     Args:
         delta: Token diversity 1 - tsim(Y_k), in [0, 1/(4 n + 1)].
@@ -36,7 +36,7 @@ def near_collapse_bound(delta: ArrayLike, n: ArrayLike, c0: ArrayLike) -> Values
         c0: RMSNorm factor of the mean row, sqrt(d)/||mean row of Y_k||_2, at least 0.
 
     Raises:
-        ValueError: where an argument is outside its domain.
+        ValueError: if an argument is outside its domain.
     """
     n = whole("n", n, 1)
     delta = within("delta", delta, 0, 1 / (4 * n + 1))
@@ -49,12 +49,12 @@ def loss_floor(freq_loss: ArrayLike, epsilon: ArrayLike, lm_head_norm: ArrayLike
 
     Args:
         freq_loss: Frequency loss of the sequence's labels, in nats, at least 0.
-        epsilon: ||X^H - Pi X^H||_F, or more: how far the LM head's input is from its mean row.
+        epsilon: ||X^H - Pi X^H||_F or an upper bound: distance of the LM head's input from its repeated mean row.
         lm_head_norm: Spectral norm of the LM head's matrix.
         n: Sequence length, at least 1.
 
     Raises:
-        ValueError: where an argument is outside its domain.
+        ValueError: if an argument is outside its domain.
     """
     slack = 2 / np.sqrt(whole("n", n, 1)) * within("lm_head_norm", lm_head_norm, 0) * within("epsilon", epsilon, 0)
     return within("freq_loss", freq_loss, 0) - slack

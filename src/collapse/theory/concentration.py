@@ -1,9 +1,9 @@
 """How xi_1 and xi_2 concentrate around their conditional expectations as the width grows (Lemmas C.11 and C.12).
 
 For Y = X + A W, with A = C_n X for attention and A = R_s for SwiGLU, xi_1 = ||Pi Y||_F^2/||Pi X||_F^2 and
-xi_2 = ||Y||_F^2/||X||_F^2. At every width X, and (W_1, W_3) of the SwiGLU branch, are drawn a few times: a realization
-each. In every realization W, or W_2, is drawn again and again. As in the lemmas W is i.i.d. Gaussian, at standard
-initialization: variance 1/(9 d), that of W_V W_O, for attention, and 1/(3 d_ff) for W_2.
+xi_2 = ||Y||_F^2/||X||_F^2. Each width has a few realizations, each with its own draw of X, and of (W_1, W_3) for the
+SwiGLU branch. Each realization has many draws of W (W_2 for SwiGLU). As in the lemmas, W is i.i.d. Gaussian. It has the
+variance of standard initialization: 1/(9 d), that of W_V W_O, for attention, and 1/(3 d_ff) for W_2.
 """
 
 from typing import NamedTuple
@@ -20,20 +20,20 @@ from collapse.theory.ffn import swiglu_moment
 from collapse.theory.moment_sampling import silu
 
 REALIZATIONS = 4
-"""Of X, W_1 and W_3, over which the draws of W are spread: their scatter is part of the error of what is measured."""
+"""Realizations of X, W_1 and W_3, which share the draws of W; their scatter is part of the measurement error."""
 SEQUENCE_LENGTH = 128
 SIMILARITY = 0.3
-"""Token similarity of X, about: inside the regime t >= t_0 > 0 that the lemmas are used in."""
+"""Approximate token similarity of X, in the regime t >= t_0 > 0 for which the paper uses the lemmas."""
 FFN_RATIO = 3
-"""d_ff/d, the paper's."""
+"""d_ff/d of the paper."""
 BRANCHES = ("attention", "ffn")
 QUANTITIES = ("xi_1", "xi_2")
 MULTIPLES = np.arange(0.5, 4.25, 0.25)
 """Thresholds epsilon, in standard deviations."""
 ENOUGH = 10
-"""Draws beyond a threshold that its tail must have to count for the exponent."""
+"""Least number of draws beyond a threshold for its tail to count for the exponent."""
 BATCH_NUMBERS = 2**22
-"""Random numbers that are held at once."""
+"""Most random numbers in memory at once."""
 
 _DIMS = ("branch", "quantity", "width", "realization")
 VARIABLES = {
@@ -61,7 +61,7 @@ VARIABLES = {
 
 
 class Spec(Section):
-    """What the concentration at growing width depends on."""
+    """Everything that determines the concentration at growing width."""
 
     widths: list[int]
     seed: NonNegativeInt
@@ -76,16 +76,16 @@ class Update(NamedTuple):
     a: Values
     """(n, k)"""
     variance: float
-    """Of an entry of W, which is (k, d)."""
+    """Variance of an entry of W, which is (k, d)."""
     premise: Values
-    """Squared norms of Pi A and A over their expectations; NaN where no lemma speaks of them. (2,)"""
+    """Squared norms of Pi A and A, divided by their expectations; NaN if no lemma needs them, (2,)"""
 
 
 def equal_correlation_rows(width: int, rng: np.random.Generator) -> Values:
-    """X (n, d), rows of squared norm d: a common part, and parts of their own in random directions orthogonal to it.
+    """X (n, d) with rows of squared norm d: a common part, plus a separate random part orthogonal to it.
 
-    The shares are those of the correlation rho(t) of `SIMILARITY`; from two rows' own parts correlations deviate from
-    it by about (1 - rho)/sqrt(d).
+    The shares of both parts give the rows the correlation rho(t) at t = `SIMILARITY`. Inner products of the separate
+    parts change the correlation of two rows by about (1 - rho)/sqrt(d).
     """
     rho = token_correlation(SIMILARITY, SEQUENCE_LENGTH)
     common, own = rng.standard_normal(width), rng.standard_normal((SEQUENCE_LENGTH, width))
@@ -96,7 +96,7 @@ def equal_correlation_rows(width: int, rng: np.random.Generator) -> Values:
 
 
 def update(branch: str, width: int, seed: int, realization: int = 0) -> Update:
-    """The update whose randomness is measured: of `attention` or `ffn`, at a width."""
+    """The update of the branch `attention` or `ffn` at a width, for one realization."""
     x = equal_correlation_rows(width, np.random.default_rng([seed, width, realization, 0]))
     if branch == "attention":
         return Update(x, prefix_average(len(x)) @ x, 1 / (9 * width), np.full(2, np.nan))
@@ -117,8 +117,8 @@ def _projected(rows: Values) -> float:
 def sample(given: Update, draws: int, rng: np.random.Generator) -> Values:
     """xi_1 and xi_2 for independent draws of W: (2, draws).
 
-    With the singular value decomposition A = U S V^T only V^T W enters, and that is again i.i.d. Gaussian with the
-    same variance. So this is the exact distribution at min(n, k) d random numbers a draw in place of k d.
+    With the singular value decomposition A = U S V^T, only V^T W matters, which is i.i.d. Gaussian with the same
+    variance. So min(n, k) d random numbers per draw, instead of k d, give the exact distribution.
     """
     x, width = given.x, given.x.shape[1]
     u, s, _ = np.linalg.svd(given.a, full_matrices=False)
@@ -141,15 +141,15 @@ def measure_width(branch: str, width: int, seed: int, draws: int) -> xr.Dataset:
     Args:
         branch: One of `BRANCHES`.
         width: Model width d.
-        seed: Of all that is drawn.
-        draws: Draws of W, of all realizations together.
+        seed: Seed of all draws.
+        draws: Total number of draws of W over all realizations.
     """
     found = [realize(branch, width, seed, index, draws // REALIZATIONS) for index in range(REALIZATIONS)]
     return xr.concat(found, "realization", join="exact")
 
 
 def realize(branch: str, width: int, seed: int, realization: int, draws: int) -> xr.Dataset:
-    """What `measure_width` gives, for one realization and its draws of W."""
+    """The result of `measure_width` for one realization and its draws of W."""
     given = update(branch, width, seed, realization)
     xi = sample(given, draws, np.random.default_rng([seed, width, realization, 2 + BRANCHES.index(branch)]))
     x, a, variance = given.x, given.a, given.variance
@@ -193,7 +193,7 @@ def realize(branch: str, width: int, seed: int, realization: int, draws: int) ->
 
 
 def measure(job: Job[Spec]) -> xr.Dataset:
-    """Variables of `VARIABLES`; resumes after the branches and widths that an earlier start has finished."""
+    """Variables of `VARIABLES`; resumes after the branches and widths that are already finished."""
     spec, parts = job.spec, job.parts
     progress = Progress("concentration", "widths")
     sites = [(branch, width) for branch in BRANCHES for width in spec.widths]

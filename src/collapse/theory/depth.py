@@ -1,4 +1,4 @@
-"""Token similarity over depth at initialization: the one-step increments, iterated."""
+"""Token similarity over depth at initialization, by iterating the increments of the sublayers."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from collapse.theory.ffn import ffn_increment, swiglu_moment
 
 
 class DepthRecursion(NamedTuple):
-    """Predicted state of every sublayer, each (..., layers, 2): the last axis is attention, FFN."""
+    """Predicted state of every sublayer, (..., layers, 2) each; the last axis is attention, FFN."""
 
     tsim_x: Values
     """Token similarity of the sublayer's input X_k."""
@@ -33,24 +33,24 @@ def depth_recursion(
 ) -> DepthRecursion:
     """Iterate Theorems 3.2 and 3.4 from the token similarity of the first layer's input.
 
-    Every sublayer matrix has `variance_scale` times the standard variance 1/(3 fan_in), so s and xi are
-    variance_scale^2/9 where rows are normalized, and pre-activations have variance variance_scale/3. RMSNorm is taken
-    to leave token similarity as it is (Theorem C.6 bounds by how much it does not). Under Pre-Norm the residual stream
-    starts with `mean_square` and grows as the same expectations say, by 1 + s f2 and 1 + xi m(1); s and xi shrink in
-    proportion. From t0 in [1/n, 1] the recursion stays there.
+    Every sublayer matrix has `variance_scale` times the standard variance 1/(3 fan_in). So s and xi are
+    variance_scale^2/9 for normalized rows, and pre-activations have variance variance_scale/3. The recursion assumes
+    that RMSNorm does not change token similarity (Theorem C.6 bounds the change). Under Pre-Norm the mean square of the
+    residual stream starts at `mean_square` and grows by the factors 1 + s f2 and 1 + xi m(1), from the same
+    expectations; s and xi shrink in proportion. If t0 is in [1/n, 1], all values stay in this interval.
 
     Args:
         placement: "post" or "pre".
         n: Sequence length, at least 2.
-        layers: How many layers L.
-        variance_scale: Positive.
+        layers: Number of layers L.
+        variance_scale: Factor on the standard variance, positive.
         t0: Token similarity of X_1 of layer 1, in [0, 1].
-        deescalation: a in [0, 1] where P - a C_n takes the place of P (Corollary 3.3).
-        variance_target: "all", or "value_output" where only W_V and W_O have the scaled variance.
+        deescalation: a in [0, 1]: P - a C_n replaces P (Corollary 3.3).
+        variance_target: "all", or "value_output" to scale the variance of W_V and W_O only.
         mean_square: ||X_1||_F^2/(n d) of layer 1 under Pre-Norm, positive; Post-Norm normalizes it to 1.
 
     Raises:
-        ValueError: where an argument is outside its domain.
+        ValueError: if an argument is outside its domain.
     """
     if placement not in ("post", "pre"):
         raise ValueError(f"placement must be 'post' or 'pre', got {placement!r}")

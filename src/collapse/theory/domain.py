@@ -1,4 +1,4 @@
-"""Arguments of the closed forms: as float64 arrays, inside the domain of the statement."""
+"""Arguments of the closed forms as float64 arrays, checked against the domain of the statement."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -7,10 +7,10 @@ Values = NDArray[np.float64]
 
 
 def within(name: str, value: ArrayLike, low: ArrayLike, high: ArrayLike = np.inf) -> Values:
-    """`value` as float64, every entry finite and in [low, high].
+    """`value` as float64, with every entry finite and in [low, high].
 
     Raises:
-        ValueError: with the first entry that is not.
+        ValueError: if an entry is not; names the first one.
     """
     values = np.asarray(value, np.float64)
     entries, lows, highs = np.broadcast_arrays(values, low, high)
@@ -24,10 +24,10 @@ def within(name: str, value: ArrayLike, low: ArrayLike, high: ArrayLike = np.inf
 
 
 def positive(name: str, value: ArrayLike) -> Values:
-    """`value` as float64, every entry finite and positive.
+    """`value` as float64, with every entry finite and positive.
 
     Raises:
-        ValueError: with the first entry that is not.
+        ValueError: if an entry is not; names the first one.
     """
     values = within(name, value, 0)
     if (values == 0).any():
@@ -36,13 +36,13 @@ def positive(name: str, value: ArrayLike) -> Values:
 
 
 def whole(name: str, value: ArrayLike, low: int) -> Values:
-    """`value` as float64, every entry a whole number of at least `low`.
+    """`value` as float64, with every entry an integer >= `low`.
 
     Raises:
-        ValueError: with the first entry that is not.
+        ValueError: if an entry is not; names the first one.
     """
     values = within(name, value, low)
     fractional = values != np.floor(values)
     if fractional.any():
-        raise ValueError(f"{name} must be a whole number, got {float(values[fractional][0])!r}")
+        raise ValueError(f"{name} must be an integer, got {float(values[fractional][0])!r}")
     return values

@@ -1,4 +1,4 @@
-"""What one SwiGLU sublayer does to token similarity at initialization (Theorem 3.4, Appendix C.4)."""
+"""Effect of one SwiGLU sublayer on token similarity at initialization (Theorem 3.4, Appendix C.4)."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -7,17 +7,17 @@ from collapse.theory.attention import token_correlation
 from collapse.theory.domain import Values, positive, whole, within
 
 MAX_VARIANCE = 1000.0
-"""Largest variance of a pre-activation that `swiglu_moment` takes: the terms it sums grow in proportion."""
+"""Largest variance of a pre-activation in `swiglu_moment`; the number of its terms grows in proportion."""
 
 
 def swiglu_moment(rho: ArrayLike, preact_variance: ArrayLike) -> Values:
-    """m(rho) = E[SiLU(u) SiLU(v)] of two normal variables (Theorem 3.4), to better than 1e-10.
+    """m(rho) = E[SiLU(u) SiLU(v)] of two normal variables (Theorem 3.4), with an error below 1e-10.
 
-    Mehler's formula gives m(rho) as the sum of c_k^2 rho^k, c_k the coefficients of z -> SiLU(sigma z) in normalized
-    Hermite polynomials. Of SiLU(x) = x/2 + (x/2) tanh(x/2) the odd part has c_1 = sigma/2 alone; the even part's
-    coefficients fall like exp(-pi sqrt(k)/sigma), because its poles nearest to the real line are at +-i pi. The
-    trapezoidal rule integrates them to rounding error, for the same reason. All terms being squares, m increases on
-    [0, 1] for every variance, in floating point too.
+    Mehler's formula gives m(rho) as the sum of c_k^2 rho^k, with coefficients c_k of z -> SiLU(sigma z) in normalized
+    Hermite polynomials. The odd part of SiLU(x) = x/2 + (x/2) tanh(x/2) has only c_1 = sigma/2. The coefficients of the
+    even part fall like exp(-pi sqrt(k)/sigma), because its poles nearest to the real line are at +-i pi. For the same
+    reason, the trapezoidal rule integrates them to rounding error. All terms are squares, so m increases on [0, 1] for
+    every variance, also in floating point.
 
     Args:
         rho: Correlation of u and v, in [-1, 1].
@@ -25,7 +25,7 @@ def swiglu_moment(rho: ArrayLike, preact_variance: ArrayLike) -> Values:
             Broadcasts against `rho`.
 
     Raises:
-        ValueError: where an argument is outside its domain.
+        ValueError: if an argument is outside its domain.
     """
     rho, variance = within("rho", rho, -1, 1), within("preact_variance", preact_variance, 0, MAX_VARIANCE)
     squares, rest = _even_part(variance)
@@ -49,11 +49,11 @@ def swiglu_coefficient(
         ffn_width: Hidden width d_ff.
         up_variance: Variance of an entry of W_3, 1/(3 d) at standard initialization.
         down_variance: Variance of an entry of W_2, 1/(3 d_ff) at standard initialization.
-        mean_square: Mean square entry of the residual X_2, ||X_2||_F^2/(n d): 1 under Post-Norm, where xi is 1/9 at
-            standard initialization. Under Pre-Norm the theorem holds with xi divided by it, as s is in Theorem 3.2.
+        mean_square: Mean square entry of the residual X_2, ||X_2||_F^2/(n d): 1 under Post-Norm, so that xi is 1/9
+            at standard initialization. Under Pre-Norm the theorem divides xi by it, like s in Theorem 3.2.
 
     Raises:
-        ValueError: where an argument is outside its domain, or `mean_square` is 0.
+        ValueError: if an argument is outside its domain, or `mean_square` is 0.
     """
     return (
         whole("width", width, 1)
@@ -67,7 +67,7 @@ def swiglu_coefficient(
 def ffn_increment(xi: ArrayLike, t: ArrayLike, n: ArrayLike, preact_variance: ArrayLike) -> Values:
     """Delta_FFN = xi (t - 1/n)(m(rho) - m(1))/(1 + xi m(1)): change of token similarity by SwiGLU (Theorem 3.4).
 
-    0 at t = 1/n and at t = 1, negative between.
+    It is 0 at t = 1/n and t = 1, and negative between them.
 
     Args:
         xi: At least 0, see `swiglu_coefficient`.
@@ -76,7 +76,7 @@ def ffn_increment(xi: ArrayLike, t: ArrayLike, n: ArrayLike, preact_variance: Ar
         preact_variance: d sigma_W1^2, see `swiglu_moment`.
 
     Raises:
-        ValueError: where an argument is outside its domain.
+        ValueError: if an argument is outside its domain.
     """
     xi, rho = within("xi", xi, 0), token_correlation(t, n)
     t, n = within("t", t, 0, 1), whole("n", n, 2)
@@ -85,14 +85,14 @@ def ffn_increment(xi: ArrayLike, t: ArrayLike, n: ArrayLike, preact_variance: Ar
 
 
 def _even_part(variance: Values) -> tuple[Values, Values]:
-    """Squared coefficients c_0^2, c_2^2, ... of the even part of SiLU, (..., terms), and their sum left out, (...)."""
+    """Squared coefficients c_0^2, c_2^2, ... of the even part of SiLU, (..., terms), and the omitted sum, (...)."""
     largest = variance.max(initial=0.0)
-    terms = 16 + int(10 * largest)  # Leaves out less than 1e-11 of the sum at any variance.
+    terms = 16 + int(10 * largest)  # Omits less than 1e-11 of the sum at any variance.
     step = min(0.36, 0.37 / np.sqrt(max(largest, 1.0)))
     z = np.arange(0, 12, step)
     half = np.sqrt(variance)[..., None] * z / 2
     even = half * np.tanh(half)
-    # The square root of the weight 2 step phi(z), doubled as z stands for -z too, goes to either factor.
+    # Each factor gets the square root of the weight 2 step phi(z); the 2 accounts for -z.
     root = np.sqrt(2 * step) * np.exp(-(z**2) / 4) / (2 * np.pi) ** 0.25
     root[0] /= np.sqrt(2)
     polynomials = np.empty((terms, len(z)))

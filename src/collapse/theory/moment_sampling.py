@@ -1,7 +1,7 @@
 """m(rho) of Theorem 3.4 by quadrature and, independently, by Monte Carlo (figure 7).
 
-All points share their draws of a pair of standard normal variables, so their sampling errors are correlated over rho
-and over the variances: a curve may lie above the quadrature as a whole, within its standard errors.
+All points share the draws of two standard normal variables, so sampling errors are correlated over rho and over the
+variances: a whole curve may lie above the quadrature, within its standard errors.
 """
 
 import numpy as np
@@ -16,9 +16,9 @@ from collapse.theory.ffn import swiglu_moment
 
 RHO = np.linspace(0, 1, 41)
 BLOCK = 8192
-"""Draws that share a random generator, and are held at once."""
+"""Draws that share a random generator and are in memory together."""
 PART_BLOCKS = 16
-"""Blocks after which the sums are kept."""
+"""Number of blocks after which the sums are saved."""
 DIMS = ("preact_variance", "rho")
 VARIABLES = {
     "moment": ("m(rho) = E[SiLU(u) SiLU(v)] by quadrature", "1", "Theorem 3.4"),
@@ -31,7 +31,7 @@ VARIABLES = {
 
 
 class Spec(Section):
-    """What the moments depend on."""
+    """Everything that determines the moments."""
 
     preact_variances: list[float]
     seed: NonNegativeInt
@@ -44,16 +44,16 @@ def silu(x: Values) -> Values:
 
 
 def block_sums(variances: Values, seed: int, block: int, draws: int) -> Values:
-    """Sums of SiLU(u) SiLU(v) and of its square over one block's draws.
+    """Sums of SiLU(u) SiLU(v) and of its square over the draws of one block.
 
     Args:
         variances: (V,) variances of u and of v.
         seed: Seed of all blocks.
-        block: Number of the block.
-        draws: How many of its `BLOCK` draws to take.
+        block: Index of the block.
+        draws: Number of draws to use, at most `BLOCK`.
 
     Returns:
-        (2, V, R) sums, R the number of points of `RHO`.
+        Sums, (2, V, R), with R points in `RHO`.
     """
     z = np.random.default_rng([seed, block]).standard_normal((2, BLOCK))[:, :draws]
     partner = RHO[:, None] * z[0] + np.sqrt(1 - RHO**2)[:, None] * z[1]
@@ -67,14 +67,14 @@ def block_sums(variances: Values, seed: int, block: int, draws: int) -> Values:
 def sample_moments(spec: Spec, parts: Parts) -> tuple[Values, Values]:
     """Monte Carlo means of SiLU(u) SiLU(v) and their standard errors, (V, R) each.
 
-    The sums so far are kept as parts; a job that was stopped goes on from the last one and ends with the same numbers.
+    Saves the sums so far as parts; a stopped job resumes from the last part and gets the same numbers.
 
     Args:
         spec: Variances, seed and number of draws.
-        parts: Where the job keeps what it has done.
+        parts: Finished parts of the job.
 
     Returns:
-        Means and standard errors; a single draw has NaN for its standard error.
+        Means and standard errors; the standard error of a single draw is NaN.
     """
     variances = np.asarray(spec.preact_variances)
     sums = np.zeros((2, len(variances), len(RHO)))

@@ -1,4 +1,4 @@
-"""Row norms of the sublayers' outputs, and what RMSNorm does to token similarity (Appendix C.5)."""
+"""Row norms of the outputs of sublayers, and the effect of RMSNorm on token similarity (Appendix C.5)."""
 
 from typing import NamedTuple
 
@@ -32,7 +32,7 @@ def attention_row_norm(
         weight_variance: sigma_W^2, see `folded_variance`.
 
     Raises:
-        ValueError: where an argument is outside its domain.
+        ValueError: if an argument is outside its domain.
     """
     rho, t, n, d = token_correlation(t, n), within("t", t, 0, 1), whole("n", n, 2), whole("width", width, 1)
     i = whole("position", within("position", position, 1, n), 1)
@@ -49,23 +49,23 @@ def ffn_row_norm(
 ) -> Values:
     """E ||y_i||^2 = d + d_ff d^2 sigma_W3^2 sigma_W2^2 m(1) of every row of Y_2 (Lemma C.4).
 
-    Args and errors are those of `swiglu_coefficient` and `swiglu_moment`.
+    Arguments and errors: see `swiglu_coefficient` and `swiglu_moment`.
     """
     xi = swiglu_coefficient(width, ffn_width, up_variance, down_variance)
     return np.asarray(width, np.float64) * (1 + xi * swiglu_moment(1.0, preact_variance))
 
 
 def rms_similarity_bounds(t: ArrayLike, eta: ArrayLike) -> SimilarityBounds:
-    """Bounds on the token similarity of T Y, T diagonal with positive entries (Theorem C.6).
+    """Bounds on the token similarity of T Y, for a diagonal T with positive entries (Theorem C.6).
 
-    max(sqrt(t) - eta, 0)^2/(1 + eta)^2 and (sqrt(t) + eta)^2/(1 - eta)^2, as stated: the upper bound can exceed 1.
+    They are max(sqrt(t) - eta, 0)^2/(1 + eta)^2 and (sqrt(t) + eta)^2/(1 - eta)^2; the upper bound can exceed 1.
 
     Args:
         t: Token similarity of Y, in [0, 1].
         eta: Spread of the RMSNorm factors, max |T_ii - mean|/mean, at least 0 and less than 1.
 
     Raises:
-        ValueError: where an argument is outside its domain.
+        ValueError: if an argument is outside its domain.
     """
     root, eta = np.sqrt(within("t", t, 0, 1)), within("eta", eta, 0)
     if (eta >= 1).any():
