@@ -31,7 +31,7 @@ def config() -> Config:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: Config) -> ResultPaths:
-    """A folder with a config and its results: one file in every place that the config refers to."""
+    """A folder with a config and its results: one file in every folder that the config refers to."""
     monkeypatch.chdir(tmp_path)
     Path("config").mkdir()
     Path("config/small.yaml").write_text(yaml.safe_dump(config.canonical()))
@@ -60,7 +60,7 @@ def fill(folder: Path) -> Path:
 
 @pytest.fixture
 def collapse(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Runs the command; gives its exit status, stdout and stderr."""
+    """Run the command; returns its exit status, stdout and stderr."""
 
     def run(*arguments: str) -> tuple[int | str | None, str, str]:
         monkeypatch.setattr("sys.argv", ["collapse", *arguments])
@@ -71,7 +71,7 @@ def collapse(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     return run
 
 
-def test_gc_keeps_what_a_config_refers_to(project: ResultPaths, collapse: Any) -> None:
+def test_gc_keeps_results_that_a_config_refers_to(project: ResultPaths, collapse: Any) -> None:
     code, printed, _ = collapse("gc", "--remove")
     assert (code, printed) == (0, "nothing to remove: every result belongs to a config\n")
     assert len(list(project.root.rglob("file"))) == 4
@@ -91,7 +91,7 @@ def leftovers(paths: ResultPaths, config: Config) -> list[Path]:
     return [*map(fill, stale), figure]
 
 
-def test_gc_lists_the_rest_and_removes_it_only_when_told(project: ResultPaths, collapse: Any, config: Config) -> None:
+def test_gc_lists_the_rest_and_removes_it_with_remove(project: ResultPaths, collapse: Any, config: Config) -> None:
     stale = leftovers(project, config)
     code, printed, _ = collapse("gc")
     lines = printed.splitlines()
@@ -107,7 +107,7 @@ def test_gc_lists_the_rest_and_removes_it_only_when_told(project: ResultPaths, c
     assert len(list(project.root.rglob("file"))) == 4
 
 
-def test_gc_keeps_what_any_config_of_the_name_refers_to(project: ResultPaths, collapse: Any, config: Config) -> None:
+def test_gc_keeps_results_of_all_configs_of_a_name(project: ResultPaths, collapse: Any, config: Config) -> None:
     other = config.canonical()
     other["training"]["seed"] = 7
     Path("config/other.yaml").write_text(yaml.safe_dump(other))
@@ -126,11 +126,11 @@ def test_gc_removes_nothing_while_snakemake_runs(project: ResultPaths, collapse:
     fill(Path(".snakemake/locks"))
     code, _, error = collapse("gc", "--remove")
     assert code == 1
-    assert error.startswith("error: a snakemake is at work in this folder")
+    assert error.startswith("error: snakemake is running in this folder")
     assert all(path.exists() for path in stale)
 
 
-def test_gc_removes_nothing_where_a_config_is_wrong(project: ResultPaths, collapse: Any, config: Config) -> None:
+def test_gc_removes_nothing_if_a_config_is_wrong(project: ResultPaths, collapse: Any, config: Config) -> None:
     stale = leftovers(project, config)
     Path("config/wrong.yaml").write_text("name: small\n")
     code, _, error = collapse("gc", "--remove")
@@ -144,10 +144,10 @@ def test_gc_needs_a_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coll
     monkeypatch.chdir(tmp_path)
     code, _, error = collapse("gc")
     assert code == 1
-    assert "start this in the project's folder" in error
+    assert "start this command in the project's folder" in error
 
 
-def test_runs_lists_parts_and_progress(project: ResultPaths, collapse: Any, config: Config) -> None:
+def test_runs_lists_roles_and_progress(project: ResultPaths, collapse: Any, config: Config) -> None:
     first, second, third, *_ = config.runs
     (project.run(first) / "manifest.json").write_text("{}")
     checkpoints = fill(Plan(config).train_scratch(second) / "checkpoints")
@@ -168,13 +168,13 @@ def test_plan_prints_every_run_and_the_totals(project: ResultPaths, collapse: An
     assert "2 x h100" in printed and "a100" not in printed and "assumed" in printed
 
 
-def test_plan_prints_json_alone(project: ResultPaths, collapse: Any, config: Config) -> None:
+def test_plan_prints_only_json(project: ResultPaths, collapse: Any, config: Config) -> None:
     code, printed, _ = collapse("plan", "--configfile", "config/small.yaml", "--json")
     assert code == 0
     assert [run["run_id"] for run in json.loads(printed)["runs"]] == list(config.runs)
 
 
-def test_plan_names_a_wrong_device(project: ResultPaths, collapse: Any) -> None:
+def test_plan_names_an_unknown_device(project: ResultPaths, collapse: Any) -> None:
     code, _, error = collapse("plan", "--configfile", "config/small.yaml", "--device", "abacus")
     assert code == 1
     assert error.startswith("error: --device abacus: not in the table of devices")

@@ -1,4 +1,4 @@
-"""Jobs by hand: what they refuse, and where what they print goes."""
+"""Jobs without Snakemake: memory limits, and logs of their output."""
 
 import subprocess
 import sys
@@ -13,11 +13,11 @@ from collapse import jobs
 from collapse.errors import CollapseError
 
 
-def test_too_little_memory_is_refused_before_it_is_taken(make_plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_with_too_little_memory_does_not_start(make_plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make_plan()
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=100_000_000))
     with pytest.raises(
-        CollapseError, match=r"^attention: this needs about 0\.8 GB of memory, and 0\.1 GB are available: lower model\."
+        CollapseError, match=r"^attention: this needs about 0\.8 GB of memory, but 0\.1 GB are available: lower model\."
     ):
         jobs.measure(plan, "attention", (0, 8), 1)
     assert not plan.paths.root.exists()
@@ -46,7 +46,7 @@ cli._job(work, *map(Path, sys.argv[1:]))
         ("[][1]", 1, "IndexError: list index out of range\n"),
     ],
 )
-def test_all_that_is_printed_goes_to_the_logs(tmp_path: Path, ending: str, status: int, said: str) -> None:
+def test_all_output_goes_to_the_logs(tmp_path: Path, ending: str, status: int, said: str) -> None:
     logs = [tmp_path / "logs/first.log", tmp_path / "logs/all.log"]
     logs[1].parent.mkdir()
     logs[1].write_text("before\n")

@@ -1,4 +1,4 @@
-"""The `collapse` command: the jobs of the workflow one by one, and what is done around it."""
+"""The `collapse` command: every job of the workflow, and tools to plan, check and clean up."""
 
 import json
 import sys
@@ -25,23 +25,23 @@ JOBS = "Jobs of the workflow: `make results` runs them all"
 
 ConfigFile = Annotated[Path, typer.Option(help="The config.")]
 ConfigFiles = Annotated[list[Path], typer.Option("--configfile", help="A config; repeat for several.")]
-Log = Annotated[Path | None, typer.Option(help="Append everything that is printed to this file, too.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads; by default as the config says.")]
+Log = Annotated[Path | None, typer.Option(help="Also append all output to this file.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads; by default those of the config.")]
 
 
 def _known(kind: str, name: str, names: Sequence[str], configfile: Path) -> str:
     """The name, if the config has it.
 
     Raises:
-        CollapseError: where it has not.
+        CollapseError: if the config does not have it.
     """
     if name not in names:
-        raise CollapseError(f"{configfile}: no {kind} {name!r}; it has {', '.join(names) or 'none'}")
+        raise CollapseError(f"{configfile}: no {kind} {name!r}; the config has {', '.join(names) or 'none'}")
     return name
 
 
 def _job(work: Callable[[], None], *logs: Path | None) -> None:
-    """Run a job; what it prints, its error included, also goes to logs."""
+    """Run a job; all output, including its error, also goes to the logs."""
     files = [log for log in logs if log is not None]
     with jobs.logged(*files) if files else nullcontext():
         try:
@@ -53,7 +53,7 @@ def _job(work: Callable[[], None], *logs: Path | None) -> None:
 
 @app.command(rich_help_panel=JOBS)
 def corpus(corpus_id: str | None = None, configfile: ConfigFile = DEFAULT, log: Log = None) -> None:
-    """Fetch the sample corpus: the runs' by default."""
+    """Fetch the sample corpus, by default that of the runs."""
 
     def work() -> None:
         plan = Plan(load(configfile))
@@ -64,7 +64,7 @@ def corpus(corpus_id: str | None = None, configfile: ConfigFile = DEFAULT, log: 
 
 @app.command(rich_help_panel=JOBS)
 def tokenizer(tokens_id: str | None = None, configfile: ConfigFile = DEFAULT, log: Log = None) -> None:
-    """Train or fetch the tokenizer of a token store: the runs' by default."""
+    """Train or fetch the tokenizer of a token store, by default that of the runs."""
 
     def work() -> None:
         plan = Plan(load(configfile))
@@ -78,7 +78,7 @@ def tokenizer(tokens_id: str | None = None, configfile: ConfigFile = DEFAULT, lo
 def tokenize(
     tokens_id: str | None = None, threads: Threads = None, configfile: ConfigFile = DEFAULT, log: Log = None
 ) -> None:
-    """Write a token store: the runs' by default."""
+    """Write a token store, by default that of the runs."""
 
     def work() -> None:
         plan = Plan(load(configfile))
@@ -101,7 +101,7 @@ def train(
         plan = Plan(load(configfile))
         jobs.train(plan, _known("run", run, [*plan.runs], configfile), device)
 
-    # Snakemake deletes a log before the next attempt; the second one, which it does not know, keeps all of them.
+    # Snakemake deletes a log before the next attempt. It does not know the second log, which keeps all attempts.
     _job(work, log, None if log is None else log.with_suffix(".attempts.log"))
 
 
@@ -109,9 +109,9 @@ def train(
 def probe(
     dataset: Annotated[str, typer.Option(help=f"One of {', '.join(DATASETS)}.")],
     seeds: Annotated[
-        tuple[int, int] | None, typer.Option(help="Measure a slice: the first seed, and the one after the last.")
+        tuple[int, int] | None, typer.Option(help="Measure a slice: the first seed, and the seed after the last.")
     ] = None,
-    join: Annotated[bool, typer.Option("--join", help="Join the slices that were measured.")] = False,
+    join: Annotated[bool, typer.Option("--join", help="Join the measured slices.")] = False,
     threads: Threads = None,
     configfile: ConfigFile = DEFAULT,
     log: Log = None,
@@ -165,12 +165,12 @@ def figure(
 
 @app.command(rich_help_panel=JOBS)
 def report(configfile: ConfigFile = DEFAULT, log: Log = None) -> None:
-    """Write report.html, the page with everything on it."""
+    """Write the report page, report.html."""
     _job(lambda: jobs.report(Plan(load(configfile))), log)
 
 
 def _roles(config: Config) -> dict[str, list[str]]:
-    """Roles that each run plays in the figures."""
+    """The roles of each run in the figures."""
     cast = roles(config)
     single = {"collapsing": cast.collapsing, "second seed": cast.second_seed, "stable": cast.stable}
     played = [(run_id, role) for role, run_id in single.items() if run_id]
@@ -193,10 +193,10 @@ def runs(configfile: ConfigFile = DEFAULT) -> None:
 def plan(
     configfile: ConfigFile = DEFAULT,
     device: Annotated[list[str], typer.Option(help="Estimate the time on this device; repeat for several.")] = [],  # noqa: B006
-    devices: Annotated[int, typer.Option(min=1, help="How many of each work at once.")] = 1,
+    devices: Annotated[int, typer.Option(min=1, help="Number of devices of each kind.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: bytes, tokens, FLOP, hours.")] = False,
 ) -> None:
-    """Say what a config costs, what of it is done, and how long the rest will take; launches nothing.
+    """Show the cost of a config, its finished part, and the time for the rest; starts nothing.
 
     Devices: xeon-core, a100, h100, h200; by default all that the config allows. docs/planning.md explains the numbers.
     """
@@ -210,12 +210,12 @@ def plan(
 
 @app.command()
 def gc(
-    configfile: ConfigFiles = [],  # noqa: B006 - typer's way of an option that may be repeated
-    remove: Annotated[bool, typer.Option("--remove", help="Delete what is listed.")] = False,
+    configfile: ConfigFiles = [],  # noqa: B006 - typer needs a list for an option that can be repeated
+    remove: Annotated[bool, typer.Option("--remove", help="Delete the listed results.")] = False,
 ) -> None:
-    """List what no config refers to any more: runs, token stores, corpora, scratch folders, figures.
+    """List results that no config refers to: runs, token stores, corpora, datasets, scratch folders, figures.
 
-    By default all of config/*.yaml count. Only results of their names are looked at.
+    By default it considers all of config/*.yaml, and only results with the names of these configs.
     """
     from collapse.upkeep.gc import leftovers, refuse_while_running
     from collapse.upkeep.page import size as readable
@@ -223,7 +223,7 @@ def gc(
     files = configfile or sorted(path for path in CONFIGS.glob("*.yaml") if not path.name.startswith("site."))
     if not files:
         raise CollapseError(
-            f"no config in {CONFIGS.resolve()}: start this in the project's folder, or use --configfile"
+            f"no config in {CONFIGS.resolve()}: start this command in the project's folder, or use --configfile"
         )
     found = leftovers([load(path) for path in files])
     if remove:
@@ -245,7 +245,7 @@ def gc(
 
 @app.command()
 def verify(results: Annotated[Path, typer.Argument(help="A results folder, such as results/laptop.")]) -> None:
-    """Compute the digests of everything finished again, and name whatever is damaged or missing."""
+    """Compute the digests of all finished stores again, and list damaged and missing files."""
     from collapse.upkeep import verify as verification
 
     whole, damaged = 0, 0
@@ -255,15 +255,15 @@ def verify(results: Annotated[Path, typer.Argument(help="A results folder, such 
             typer.echo(problem)
     if damaged:
         raise CollapseError(
-            f"{results}: {damaged} of {whole + damaged} stores are not whole: delete each with its manifest, and make "
-            "it again"
+            f"{results}: {damaged} of {whole + damaged} stores are not complete: delete each with its manifest, and "
+            "make it again"
         )
-    typer.echo(f"{whole} stores whole")
+    typer.echo(f"all {whole} stores are complete")
 
 
 @app.command()
 def docs(folder: Annotated[Path, typer.Option(help="The project's folder.")] = Path()) -> None:
-    """Write the pages that are generated from the code: the config's reference and schema, the recorded quantities."""
+    """Write the pages generated from the code: reference and schema of the config, and the recorded quantities."""
     from collapse.reference import generated
 
     for name, text in generated().items():

@@ -1,4 +1,4 @@
-"""Failures that a user can do something about, and how a stage's command reports them."""
+"""Failures that a user can fix, and how the command of a stage reports them."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ _ADVICE = {
 
 
 class CollapseError(Exception):
-    """A foreseeable failure. Its message is one sentence: what is wrong, where, and what to do."""
+    """An expected failure. Its message is one sentence: what is wrong, where, and what to do."""
 
 
 def _sentence(error: OSError) -> str:
@@ -26,8 +26,8 @@ def _sentence(error: OSError) -> str:
 def say(sentence: str) -> None:
     """Print one line on stderr.
 
-    Once nobody reads stderr any more (a scheduler that ends a job may end the `tee` behind it first), nothing more is
-    printed: a job must still be able to do the rest of its work, such as saving a checkpoint.
+    If nobody reads stderr any more, print nothing more: a scheduler that ends a job may first end the `tee` behind it,
+    and the job must still be able to finish its work, such as saving a checkpoint.
     """
     try:
         print(sentence, file=sys.stderr, flush=True)
@@ -39,7 +39,7 @@ def say(sentence: str) -> None:
 
 
 def run_stage(main: Callable[[], None]) -> None:
-    """Run a stage's command. A foreseeable failure becomes one line on stderr and exit status 1, not a traceback."""
+    """Run the command of a stage. An expected failure becomes one line on stderr and exit status 1, not a traceback."""
     try:
         main()
     except CollapseError as error:

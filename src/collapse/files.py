@@ -1,4 +1,4 @@
-"""Files that are either whole or absent, and digests to tell."""
+"""Files that are either complete or absent, and digests to check them."""
 
 import hashlib
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
-    """Write a file under a temporary name beside its place and move it there once it is whole."""
+    """Write a file under a temporary name in the same folder, and rename it when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     data = content.encode() if isinstance(content, str) else content
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -25,7 +25,7 @@ def write_atomic(path: Path, content: str | bytes) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Within this context an OSError that names no file, as of a disk that is full, gets this path's name."""
+    """Within this context, an OSError without a file name (such as for a full disk) gets the name of this path."""
     try:
         yield
     except OSError as error:
@@ -40,9 +40,9 @@ def sha256_file(path: Path) -> str:
 
 
 def tree_files(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file below a folder by its relative name.
+    """SHA-256 of every file below a folder, by its relative name.
 
-    Snakemake's own hidden timestamp file is no part of the content and is left out.
+    Snakemake's hidden timestamp file is not part of the content and is left out.
     """
     paths = (path for path in folder.rglob("*") if path.is_file() and path.name != ".snakemake_timestamp")
     return {path.relative_to(folder).as_posix(): sha256_file(path) for path in paths}

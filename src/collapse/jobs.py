@@ -1,6 +1,6 @@
-"""The jobs of the workflow: each finds its inputs and outputs in the plan, and calls its stage.
+"""The jobs of the workflow: each one gets its inputs and outputs from the plan and calls its stage.
 
-Snakemake's rules and people start them by the same commands (`cli.py`). Heavy imports wait for the job that needs them.
+Snakemake's rules and users start them with the same commands (`cli.py`). Each job imports heavy modules itself.
 """
 
 import os
@@ -22,10 +22,10 @@ from collapse.pipeline.plan import Plan
 
 @contextmanager
 def logged(*files: Path) -> Iterator[None]:
-    """Within this context everything that this process and its children print goes to files, too.
+    """Within this context, all output of this process and its children also goes to files.
 
-    The `tee` that copies it is in a session of its own: a signal to all processes of a job leaves it alone, so that it
-    still writes what they say while they save a checkpoint.
+    The `tee` that copies the output runs in a separate session. A signal to all processes of a job does not reach it,
+    so it still writes the messages of processes that save a checkpoint.
     """
     for file in files:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -47,12 +47,12 @@ def logged(*files: Path) -> Iterator[None]:
 
 
 def use_threads(threads: int) -> None:
-    """Let numerical libraries use so many threads; called before any of them is imported."""
+    """Limit the threads of numerical libraries; call it before any of them is imported."""
     os.environ["OMP_NUM_THREADS"] = str(max(1, threads))
 
 
 def fetch_corpus(plan: Plan, corpus_id: str) -> None:
-    """Write a corpus that the workflow fetches as shards."""
+    """Fetch a corpus and write it as shards."""
     from collapse.config.corpus import SampleCorpus
     from collapse.corpus import sample
 
@@ -95,10 +95,10 @@ def train(plan: Plan, run_id: str, device: str | None = None) -> None:
     Args:
         plan: The config.
         run_id: The run.
-        device: Takes the place of `execution.device`.
+        device: Replaces `execution.device`.
 
     Raises:
-        CollapseError: for every foreseeable failure.
+        CollapseError: for every expected failure.
     """
     execution = plan.execution(run_id)
     use_threads(execution.threads)
@@ -125,11 +125,11 @@ def measure(plan: Plan, name: str, seeds: tuple[int, int] | None, threads: int) 
     Args:
         plan: The config.
         name: The dataset.
-        seeds: First seed, and the one after the last; None where the dataset is not sliced over seeds.
+        seeds: First seed, and the seed after the last; None if the dataset is not sliced over seeds.
         threads: CPU threads.
 
     Raises:
-        CollapseError: where the memory is too small, or the tokens cannot be read.
+        CollapseError: if there is too little memory, or the tokens cannot be read.
     """
     use_threads(threads)
     from collapse.provenance import provenance
@@ -147,19 +147,19 @@ def measure(plan: Plan, name: str, seeds: tuple[int, int] | None, threads: int) 
 
 
 def _require_memory(plan: Plan, name: str) -> None:
-    """Refuse work that would not fit into memory, before it starts."""
+    """Stop before the start if the work does not fit into memory."""
     import psutil
 
     needed, available = DATASETS[name].memory(plan.config), psutil.virtual_memory().available
     if needed > available:
         raise CollapseError(
-            f"{name}: this needs about {needed / 1e9:.1f} GB of memory, and {available / 1e9:.1f} GB are available: "
+            f"{name}: this needs about {needed / 1e9:.1f} GB of memory, but {available / 1e9:.1f} GB are available: "
             "lower model.sequence_length or probe.seeds_per_job, give `probe` fewer settings, or use a larger machine"
         )
 
 
 def join(plan: Plan, name: str, threads: int) -> None:
-    """Join the slices of a dataset; those that it does not keep are removed once it is published."""
+    """Join the slices of a dataset; deletes them after publication if the dataset does not keep them."""
     use_threads(threads)
     from collapse.provenance import provenance
     from collapse.store.job import join_slices
@@ -206,7 +206,7 @@ def draw(plan: Plan, name: str) -> None:
 
 
 def report(plan: Plan) -> None:
-    """Write the page with everything on it."""
+    """Write the report page."""
     from collapse.report.page import write_report
 
     paths = plan.paths

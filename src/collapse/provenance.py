@@ -1,4 +1,4 @@
-"""Where numbers come from: code, versions, machine."""
+"""Origin of numbers: code, versions, machine."""
 
 import platform
 import subprocess
@@ -10,7 +10,7 @@ _PACKAGES = ("collapse", "torch", "deepspeed", "numpy", "scipy", "xarray", "zarr
 
 
 def _git_commit() -> str | None:
-    """The commit that the library's source stands at; None outside a checkout."""
+    """The commit of the source folder; None outside a checkout."""
     source = Path(__file__).parent
     try:
         answer = subprocess.run(
@@ -26,11 +26,11 @@ def _git_commit() -> str | None:
 
 
 def provenance(code: str, **circumstances: Any) -> dict[str, Any]:
-    """Plain data for a store's attributes; nothing in it changes from one start to the next on the same machine.
+    """Plain data for the attributes of a store; it is the same for every start on the same machine.
 
     Args:
         code: Fingerprint of the stage's code.
-        circumstances: What else the numbers may depend on, such as device and threads.
+        circumstances: Everything else that the numbers may depend on, such as device and threads.
     """
     return {
         "code": code,

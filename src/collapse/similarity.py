@@ -1,4 +1,4 @@
-"""Token similarity and token diversity of sequences, for numpy arrays and torch tensors alike."""
+"""Token similarity and token diversity of sequences, for numpy arrays and torch tensors."""
 
 from typing import Any, TypeVar, cast
 
@@ -6,16 +6,16 @@ Array = TypeVar("Array")
 
 
 def token_similarity(x: Array) -> Array:
-    """Share of a sequence's squared norm that lies in its mean row (Definition 2.1).
+    """Share of the squared norm of a sequence that lies in its mean row (Definition 2.1).
 
-    ||mean-row matrix||_F^2 / ||X||_F^2 = n ||mean row||^2 / ||X||_F^2: about 1/n for independent rows, 1 where all rows
-    are equal. Near 1 its distance from 1 is rounding error; `token_diversity` gives that distance accurately.
+    ||mean-row matrix||_F^2 / ||X||_F^2 = n ||mean row||^2 / ||X||_F^2: about 1/n for independent rows, 1 if all rows
+    are equal. Near 1, rounding errors dominate its distance from 1; `token_diversity` gives this distance accurately.
 
     Args:
         x: Sequences X, (..., n, d): a numpy array or a torch tensor of floats.
 
     Returns:
-        (...), in [0, 1], float32 or wider, of the kind of `x`; NaN for a sequence of zeros.
+        (...), in [0, 1], float32 or wider, array or tensor like `x`; NaN for a sequence of zeros.
     """
     rows = _wide(x)
     mean = rows.mean(-2)
@@ -23,7 +23,7 @@ def token_similarity(x: Array) -> Array:
 
 
 def token_diversity(x: Array) -> Array:
-    """1 - token similarity, from the centred rows: accurate however close the rows are to each other (Appendix B).
+    """1 - token similarity, from the centred rows: accurate even for nearly equal rows (Appendix B).
 
     Its square root is the relative rank-1 residual ||X - 1 (mean row)||_F / ||X||_F of Dong et al. (2021).
 
@@ -31,7 +31,7 @@ def token_diversity(x: Array) -> Array:
         x: Sequences X, (..., n, d): a numpy array or a torch tensor of floats.
 
     Returns:
-        (...), in [0, 1], float32 or wider, of the kind of `x`; NaN for a sequence of zeros.
+        (...), in [0, 1], float32 or wider, array or tensor like `x`; NaN for a sequence of zeros.
     """
     rows = _wide(x)
     centred = rows - rows.mean(-2)[..., None, :]
@@ -39,7 +39,7 @@ def token_diversity(x: Array) -> Array:
 
 
 def _wide(x: Any) -> Any:
-    """`x` in float32 at least: half precision cannot hold the sums."""
+    """`x` in at least float32, because half precision cannot represent the sums."""
     if x.dtype.itemsize >= 4:
         return x
     return x.float() if hasattr(x, "float") else x.astype("float32")

@@ -1,4 +1,4 @@
-"""Costs against what torch counts: parameters of real decoders, operations as they are dispatched."""
+"""Costs against the counts of torch: parameters of real decoders, and dispatched operations."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ PAPER = ModelConfig(layers=48, width=512, heads=4, ffn_width=1536, sequence_leng
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_parameters_are_those_of_the_decoder(tied: bool) -> None:
+def test_parameters_agree_with_the_decoder(tied: bool) -> None:
     model = SMALL.model_copy(update={"tie_embeddings": tied})
     assert parameter_count(model) == Decoder(model).parameter_count
 
@@ -39,7 +39,7 @@ def test_the_papers_model_has_its_180_million_parameters() -> None:
 @pytest.mark.parametrize("placement", ["post", "pre"])
 @pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.parametrize("batch", [1, 3])
-def test_flops_are_those_that_torch_counts(placement: str, checkpointing: bool, batch: int) -> None:
+def test_flops_agree_with_the_counter_of_torch(placement: str, checkpointing: bool, batch: int) -> None:
     """Torch counts the whole square of scores: 2n/(n + 1) times the causal half. All else is equal to the last one.
 
     It cannot count what a fused kernel does, so attention runs as plain matrix products here.
@@ -61,7 +61,7 @@ def test_flops_are_those_that_torch_counts(placement: str, checkpointing: bool, 
 
 
 def test_the_papers_flops() -> None:
-    """6 N a token for the matrices, and a bit over a quarter of it for attention at n = 2048."""
+    """6 N per token for the matrices, and slightly more than a quarter of it for attention at n = 2048."""
     cost, n = flops(PAPER), PAPER.sequence_length
     assert cost.matrices == 6 * n * (parameter_count(PAPER) - 97 * 512)
     assert cost.attention / cost.matrices == pytest.approx(12 * 48 * 512 * 1024.5 / (6 * 179.96e6), rel=1e-3)

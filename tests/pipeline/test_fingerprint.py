@@ -39,7 +39,7 @@ FILES = {
 
 @pytest.fixture
 def toy(tmp_path: Path) -> Callable[..., str]:
-    """Writes a toy package, with some files changed, and gives the fingerprint of its stage."""
+    """Write a toy package with some changed files; returns the fingerprint of its stage."""
     versions = iter(range(100))
 
     def build(changes: dict[str, str] | None = None) -> str:
@@ -126,18 +126,18 @@ def test_real_changes_count(toy: Callable[..., str], change: dict[str, str]) -> 
     assert toy(change) != toy()
 
 
-def test_a_relative_import_is_refused(toy: Callable[..., str]) -> None:
+def test_a_relative_import_is_rejected(toy: Callable[..., str]) -> None:
     with pytest.raises(SyntaxError, match="relative imports are not followed"):
         toy({"stage/__init__.py": "from . import work\n"})
 
 
-def test_a_stage_that_does_not_exist_is_refused() -> None:
+def test_a_stage_that_does_not_exist_is_rejected() -> None:
     with pytest.raises(ModuleNotFoundError, match=r"the package collapse has no module collapse\.nonsense"):
         fingerprint("collapse.nonsense")
 
 
-def test_imports_are_those_that_python_makes() -> None:
-    """Everything of the package that is loaded when a module is imported is in its closure."""
+def test_the_closure_covers_the_imports_of_python() -> None:
+    """The closure of a module contains every module of the package that its import loads."""
     for module in ("collapse.config.root", "collapse.figures.overview", "collapse.launch.__main__"):
         script = f"import sys, {module}; print(*(m for m in sys.modules if m.split('.')[0] == 'collapse'))"
         loaded = subprocess.run(

@@ -22,7 +22,7 @@ def config_with(raw: dict[str, Any], grid: dict[str, Any]) -> Config:
     return parse(raw | {"grid": grid})
 
 
-def test_every_figure_of_the_paper_is_there(raw: dict[str, Any]) -> None:
+def test_the_gallery_has_every_figure_of_the_paper(raw: dict[str, Any]) -> None:
     drawn = figures(config_with(raw, LADDER))
     assert sorted(drawn.values(), key=lambda figure: figure.number or 99) == list(drawn.values())
     assert [figure.number for figure in drawn.values() if figure.number] == list(range(1, 23))
@@ -43,7 +43,7 @@ def test_every_figure_of_the_paper_is_there(raw: dict[str, Any]) -> None:
         ({"extra": [{"warmup_steps": 0}]}, [6]),
     ],
 )
-def test_figures_that_no_run_can_fill_are_left_out(raw: dict[str, Any], grid: Any, numbers: list[int]) -> None:
+def test_figures_of_roles_without_a_run_are_left_out(raw: dict[str, Any], grid: Any, numbers: list[int]) -> None:
     drawn = figures(config_with(raw, grid)).values()
     assert [figure.number for figure in drawn if figure.number and figure.runs] == numbers
 
@@ -64,7 +64,7 @@ def test_every_dataset_of_the_gallery_exists() -> None:
     assert shown <= {f"{dataset.place}/{name}" for name, dataset in DATASETS.items()}
 
 
-def test_nothing_but_datasets_is_named_data(raw: dict[str, Any]) -> None:
+def test_only_datasets_are_named_data(raw: dict[str, Any]) -> None:
     for figure in figures(config_with(raw, LADDER)).values():
         assert figure.at_initialization == ("data" in figure.inputs)
         assert set(figure.runs) == set(figure.inputs) - {"data"}

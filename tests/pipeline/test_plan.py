@@ -12,7 +12,7 @@ from collapse.pipeline.plan import plan
 
 
 def slices(raw: dict[str, Any]) -> dict[str, str]:
-    """Everything that a rule's parameters hold of a config."""
+    """All slices of a config that occur in the parameters of rules."""
     made = plan(raw, "small.yaml")
     whole = {name: getattr(made, name) for name in ("analysis", "style", "report")}
     text = {"data": made.data(made.config.data.tokens_id), "corpus": made.corpus(made.config.data.corpus_id)}
@@ -60,7 +60,7 @@ STACKS = {"increments", "attention", "approximations"}
         ("record", "dense", [[2, 4]], {"run", "report"}),
     ],
 )
-def test_a_slice_holds_what_matters_and_no_more(
+def test_a_slice_contains_exactly_the_keys_that_matter(
     raw: dict[str, Any], section: str, key: str, value: Any, concerned: set[str]
 ) -> None:
     before = slices(raw)
@@ -98,7 +98,7 @@ def test_local_files_are_inputs(raw: dict[str, Any], tmp_path: Any) -> None:
     ]
 
 
-def test_probes_may_read_another_text_than_the_runs(raw: dict[str, Any]) -> None:
+def test_probes_can_read_a_different_text_from_the_runs(raw: dict[str, Any]) -> None:
     raw["probe"] = {"corpus": {"source": "sample", "documents": 9}}
     made = plan(raw, "small.yaml")
     runs, probes = made.token_stores
@@ -106,7 +106,7 @@ def test_probes_may_read_another_text_than_the_runs(raw: dict[str, Any]) -> None
     assert made.fetched(runs) != made.fetched(probes)
 
 
-def test_seeds_are_cut_into_jobs(raw: dict[str, Any]) -> None:
+def test_seeds_are_split_into_jobs(raw: dict[str, Any]) -> None:
     raw["probe"] = {"seeds": 5, "initializations": 2, "seeds_per_job": 2}
     made = plan(raw, "small.yaml")
     assert made.slices("increments") == [(0, 2), (2, 4), (4, 5)]
@@ -114,7 +114,7 @@ def test_seeds_are_cut_into_jobs(raw: dict[str, Any]) -> None:
     assert made.slice_manifests("increments")[2] == "results/small/probes/slices/increments-4-5.json"
 
 
-def test_scratch_folders_tell_spec_and_seeds(raw: dict[str, Any]) -> None:
+def test_scratch_folders_identify_spec_and_seeds(raw: dict[str, Any]) -> None:
     made = plan(raw, "small.yaml")
     first, other = made.job_scratch("increments", 0, "2"), made.job_scratch("increments", "0", 3)
     assert first == made.job_scratch("increments", "0", 2) != other
@@ -122,7 +122,7 @@ def test_scratch_folders_tell_spec_and_seeds(raw: dict[str, Any]) -> None:
     assert plan(raw, "small.yaml").job_scratch("increments", 0, 2) != first
 
 
-def test_problems_carry_the_files_name(raw: dict[str, Any]) -> None:
+def test_problems_name_the_file(raw: dict[str, Any]) -> None:
     raw["model"]["layers"] = 0
     with pytest.raises(ConfigError, match=r"^small\.yaml: 1 problem\n  model\.layers: "):
         plan(raw, "small.yaml")
@@ -139,7 +139,7 @@ def test_jobs_read_a_copy_of_the_config(raw: dict[str, Any], tmp_path: Path, mon
     assert plan(raw, "small.yaml").snapshot() != path
 
 
-def test_a_run_takes_no_more_processes_than_it_has_sequences(raw: dict[str, Any]) -> None:
+def test_a_run_uses_no_more_processes_than_it_has_sequences(raw: dict[str, Any]) -> None:
     raw["execution"] |= {"processes": 8, "nodes": 2, "threads": 3}
     raw["training"]["batch_size"] = 16
     raw["grid"] = {"product": {"scope": ["stream", "sequence"]}}

@@ -33,7 +33,7 @@ def test_totals(make_plan: Any) -> None:
     assert foreseen.disk.checkpoint == checkpoint_bytes(plan.config.model)
 
 
-def test_only_what_is_recorded_is_stored(make_plan: Any) -> None:
+def test_store_size_depends_on_the_recorded_steps(make_plan: Any) -> None:
     windows = make_plan(record={"every": 10, "dense": [[20, 29]]})
     assert [run.store_bytes for run in forecast(windows).runs[2:]] == [store_bytes(2, n) for n in (20, 15)]
 
@@ -67,7 +67,7 @@ def test_probes(make_plan: Any) -> None:
     assert probes["increments"].memory_mb == plan.memory_mb("increments")
 
 
-def test_hours_are_operations_over_the_rate(make_plan: Any) -> None:
+def test_hours_are_operations_divided_by_the_rate(make_plan: Any) -> None:
     plan = make_plan()
     (estimate,) = forecast(plan, [device("h100")]).estimates
     rate = ASSUMED_UTILISATION * 989.5e12
@@ -89,7 +89,7 @@ def test_runs_side_by_side_and_split_over_devices(make_plan: Any) -> None:
     assert one.runs_at_once == 1
     assert one.hours == pytest.approx(3 * alone / 2)
     assert one.device_hours == pytest.approx(3 * alone)
-    mixed = make_plan(execution={"processes": 2})  # the last run has one sequence a step, and takes one device
+    mixed = make_plan(execution={"processes": 2})  # the last run has one sequence per step and uses one device
     (both,) = forecast(mixed, [device("a100")], 2).estimates
     last = forecast(mixed).runs[3].flops / run.flops * alone
     assert both.hours == pytest.approx(3 * alone / 2 + last)
@@ -103,14 +103,14 @@ def test_longest_runs_start_first() -> None:
     assert makespan([], 2) == 0
 
 
-def test_nothing_is_invented(make_plan: Any) -> None:
+def test_there_is_no_estimate_without_a_measurement(make_plan: Any) -> None:
     (estimate,) = forecast(make_plan(training={"precision": "bf16"}), [device("xeon-core")]).estimates
-    assert estimate.hours is None and "never measured" in estimate.why_not
+    assert estimate.hours is None and "no measurement" in estimate.why_not
     assert {d.basis for d in DEVICES.values() if not d.measured} == {"assumed"}
     assert not any(d.measured for d in DEVICES.values() if d.basis == "assumed")
 
 
-def test_the_measured_core_is_at_the_laptops_shape() -> None:
+def test_the_measured_core_ran_the_default_config() -> None:
     config, core = load(ROOT / "config/config.yaml"), DEVICES["xeon-core"]
     step = flops(config.model).total * config.training.batch_size
     gflop, milliseconds = map(float, re.findall(r"step of ([\d.]+) GFLOP in ([\d.]+) ms", core.source)[0])
@@ -124,18 +124,18 @@ def test_the_devices_that_the_config_allows(make_plan: Any) -> None:
     assert named == {"auto": list(DEVICES), "cpu": ["xeon-core"], "cuda": ["a100", "h100", "h200"]}
 
 
-def test_an_unknown_device_is_a_sentence() -> None:
+def test_an_unknown_device_is_rejected() -> None:
     with pytest.raises(CollapseError, match=r"--device tpu: .* xeon-core, a100, h100, h200"):
         device("tpu")
 
 
-def test_memory_that_a_device_lacks(make_plan: Any) -> None:
+def test_a_device_with_too_little_memory(make_plan: Any) -> None:
     large = {"layers": 48, "width": 4096, "heads": 32, "ffn_width": 16384, "sequence_length": 8192}
     (estimate,) = forecast(make_plan(model=large), [device("a100")]).estimates
     assert not estimate.fits
 
 
-def test_json_has_the_numbers(make_plan: Any) -> None:
+def test_json_contains_the_numbers(make_plan: Any) -> None:
     foreseen = forecast(make_plan(), [device("h200")])
     data = json.loads(json.dumps(as_json(foreseen)))
     assert data["totals"]["runs"] == {"done": 0, "resumable": 0, "to do": 4}
@@ -144,7 +144,7 @@ def test_json_has_the_numbers(make_plan: Any) -> None:
     assert data["disk_bytes"]["tokens"] == foreseen.disk.tokens
 
 
-def test_numbers_read_well() -> None:
+def test_numbers_are_readable() -> None:
     assert [size(x) for x in (0, 1234, 999_600, 2.5e12)] == ["0 Bytes", "1.2 kB", "999.6 kB", "2.5 TB"]
     assert [count(x, "FLOP") for x in (1.38e9, 2.9e20)] == ["1.38 GFLOP", "290 EFLOP"] and count(13400) == "13.4 k"
     assert [duration(h) for h in (None, 0, 1e-4, 0.5, 3, 100, 24 * 3652.5)] == [

@@ -1,4 +1,4 @@
-"""`collapse verify`: digests are computed again, and whatever differs is named, file by file."""
+"""`collapse verify` computes the digests again and names every file that differs."""
 
 import json
 import shutil
@@ -52,14 +52,14 @@ def rewrite(manifest: Path, **changes: object) -> None:
     manifest.write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
 
 
-def test_whole_stores(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_complete_stores(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (results / "runs/under-way").mkdir()
     (next(results.glob("runs/*/metrics.zarr")) / ".snakemake_timestamp").touch()
     cli.verify(results)
-    assert capsys.readouterr().out == "4 stores whole\n"
+    assert capsys.readouterr().out == "all 4 stores are complete\n"
 
 
-def test_every_damage_is_named(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_damaged_file_is_named(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = next(results.glob("runs/*/metrics.zarr"))
     flip(run / "loss/c/0")
     (run / "alpha/c/0/0/0").unlink()
@@ -67,7 +67,7 @@ def test_every_damage_is_named(results: Path, capsys: pytest.CaptureFixture[str]
     flip(results / "theory/swiglu_moment.zarr/moment/c/0/0")
     (results / "tokens/bytes/validation.bin").unlink()
     shutil.rmtree(results / "probes/slices/attention-0-8.zarr")
-    with pytest.raises(CollapseError, match="4 of 4 stores are not whole"):
+    with pytest.raises(CollapseError, match="4 of 4 stores are not complete"):
         cli.verify(results)
     lines = capsys.readouterr().out.splitlines()
     expected = {
@@ -100,18 +100,18 @@ def test_manifests_of_format_1_verify_by_their_digest(results: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["{", "[]", '{"format": 2}'])
-def test_a_manifest_that_is_none(results: Path, damage: str) -> None:
+def test_a_file_that_is_not_a_manifest(results: Path, damage: str) -> None:
     (results / "theory/swiglu_moment.json").write_text(damage)
     (problem,) = problems(results)
     assert "damaged: swiglu_moment.json is not a manifest" in problem
 
 
-def test_a_table_of_files_that_was_changed(results: Path) -> None:
+def test_a_changed_table_of_files(results: Path) -> None:
     rewrite(next(results.glob("runs/*/manifest.json")), files={})
     assert problems(results) == [f"{next(results.glob('runs/*/metrics.zarr'))}: its manifest contradicts itself"]
 
 
-def test_a_newer_format_is_refused(results: Path) -> None:
+def test_a_newer_format_is_rejected(results: Path) -> None:
     run = next(results.glob("runs/*/manifest.json"))
     theory = results / "theory/swiglu_moment.json"
     for manifest in (run, theory):
@@ -124,7 +124,7 @@ def test_a_newer_format_is_refused(results: Path) -> None:
     assert len(problems(results)) == 2 and all("newer version" in problem for problem in problems(results))
 
 
-def test_nothing_there(tmp_path: Path) -> None:
+def test_an_empty_folder(tmp_path: Path) -> None:
     with pytest.raises(CollapseError, match="nothing finished here"):
         list(verify(tmp_path / "nowhere"))
 
@@ -138,4 +138,4 @@ def test_the_command(results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert left.value.code == 1
     assert printed.out == f"{results}/tokens/bytes/train.bin: damaged\n"
     (line,) = printed.err.splitlines()
-    assert line.startswith(f"error: {results}: 1 of 4 stores are not whole")
+    assert line.startswith(f"error: {results}: 1 of 4 stores are not complete")

@@ -1,1 +1,1 @@
-"""What the workflow needs to know, from the config alone: no torch, no data."""
+"""Everything that the workflow derives from the config alone, without torch or data."""

@@ -19,17 +19,17 @@ FP64 = 8
 FP32 = 4
 BF16 = 2
 REDUCTION_BUCKET = 500_000_000
-"""Elements that DeepSpeed averages among processes at once, at most (its default)."""
+"""Most elements that DeepSpeed averages among processes at once (its default)."""
 CHECKPOINTS_KEPT = 2
-"""Checkpoints of a training under way; while one is written there is one more."""
+"""Checkpoints that a running training keeps; while it writes one, there is one more."""
 LIBRARIES = 1_200_000_000
-"""Bytes per process of PyTorch, DeepSpeed and the tokens."""
+"""Bytes per process for PyTorch, DeepSpeed and the tokens."""
 CUDA = 3_000_000_000
-"""Bytes per process that CUDA and its libraries take on the host."""
+"""Bytes per process for CUDA and its libraries on the host."""
 MARGIN = 1.3
-"""Factor on the forecast of a training's memory, which was seen to be up to 16 % too low (docs/planning.md)."""
+"""Factor on the forecast of a training's memory, which was up to 16 % too low in measurements (docs/planning.md)."""
 PROCESS = 750_000_000
-"""Bytes of a process that has imported PyTorch, and spare."""
+"""Bytes of a process that has imported PyTorch, with a margin."""
 
 
 def block_parameters(model: ModelConfig) -> int:
@@ -38,7 +38,7 @@ def block_parameters(model: ModelConfig) -> int:
 
 
 def parameter_count(model: ModelConfig) -> int:
-    """Parameters N: sublayer matrices, RMSNorm gains, embedding, and the LM head where it is not the embedding."""
+    """Parameters N: sublayer matrices, RMSNorm gains, embedding, and the LM head if it is not the embedding."""
     tables = 1 if model.tie_embeddings else 2
     gains = (2 * model.layers + 1) * model.width
     return block_parameters(model) + gains + tables * model.vocab_size * model.width
@@ -46,26 +46,26 @@ def parameter_count(model: ModelConfig) -> int:
 
 @dataclass(frozen=True)
 class Flops:
-    """Floating-point operations of one sequence, forward and backward; a multiplication and an addition are two.
+    """Floating-point operations of one sequence, forward and backward; a multiplication and an addition count as two.
 
-    Elementwise work (norms, SwiGLU, rotary positions, the optimizer) is left out, as is usual: below 1 % at d = 512.
+    Elementwise work (norms, SwiGLU, rotary positions, the optimizer) is omitted, as usual: it is below 1 % at d = 512.
     """
 
     matrices: int
-    """6 a token and entry of every matrix that multiplies: sublayers and LM head. Looking up an embedding is free."""
+    """6 per token and entry of every matrix in a product: sublayers and LM head. Embedding lookups are free."""
     attention: int
-    """Scores and mixtures, 12 d a layer for each of the n (n + 1)/2 pairs of tokens that a causal mask leaves."""
+    """Scores and mixtures: 12 d per layer for each of the n (n + 1)/2 pairs of tokens under a causal mask."""
     recomputed: int
-    """A second forward pass through all layers, where activations are checkpointed."""
+    """A second forward pass through all layers, if activations are checkpointed."""
 
     @property
     def model(self) -> int:
-        """What the model needs: the measure of a utilisation."""
+        """Operations that the model needs, the basis of a utilization."""
         return self.matrices + self.attention
 
     @property
     def total(self) -> int:
-        """What is done."""
+        """Operations that the training executes."""
         return self.model + self.recomputed
 
 
@@ -80,28 +80,28 @@ def flops(model: ModelConfig, activation_checkpointing: bool = False) -> Flops:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes on one device at the peak of a training step; what a CUDA context and libraries take comes on top.
+    """Bytes on one device at the peak of a training step, without the CUDA context and libraries.
 
-    The peak is where the backward pass begins, and all activations are there, or where the gradients are averaged.
+    The peak is at the start of the backward pass, when all activations exist, or when the gradients are averaged.
     """
 
     parameters: int
     gradients: int
-    """Accumulated in fp32, and in bf16 those of the last micro-batch."""
+    """Accumulated gradients in fp32 and, in bf16 precision, also those of the last micro-batch in bf16."""
     optimizer: int
-    """AdamW's two moments, and the fp32 master weights: this process's share under ZeRO stage 1."""
+    """AdamW's two moments and the fp32 master weights: the share of this process under ZeRO stage 1."""
     activations: int
-    """What autograd keeps of a micro-batch, up to the input of the LM head."""
+    """Values that autograd keeps for a micro-batch, up to the input of the LM head."""
     logits: int
-    """Logarithms of the softmax, and the gradients of these and of the logits, in fp32."""
+    """Logarithms of the softmax, their gradients, and the gradients of the logits, in fp32."""
     buffers: int
-    """The recorder's, and the rotary table."""
+    """Buffers of the recorder, and the rotary table."""
     update: int
-    """While gradients are averaged and the optimizer steps, and activations are gone."""
+    """Extra memory for averaging gradients and for the optimizer step, after activations are freed."""
 
     @property
     def total(self) -> int:
-        """At the peak."""
+        """Total at the peak."""
         kept = self.parameters + self.gradients + self.optimizer + self.buffers
         return kept + max(self.activations + self.logits, self.update)
 
@@ -111,21 +111,24 @@ def memory(
 ) -> Memory:
     """Memory of one process of a training.
 
-    The backward pass needs these values per token: at each of the 2L + 1 boundaries the normalized row with and without
-    its gain, 2 d; in attention the three projections, queries and keys once more after rotation, and the heads'
-    outputs, 6 d, and one logarithm per head in fp32; in the FFN both halves of the input of SwiGLU, SiLU of the gate,
-    and the product, 4 d_ff. With checkpointed activations it needs only each layer's inputs, and then one layer's
-    activations in turn.
+    The backward pass needs these values per token:
+
+    - at each of the 2L + 1 boundaries, the normalized row with and without its gain: 2 d;
+    - in attention, the three projections, queries and keys again after rotation, and the outputs of the heads: 6 d, and
+      one logarithm per head in fp32;
+    - in the FFN, both halves of the input of SwiGLU, SiLU of the gate, and the product: 4 d_ff.
+
+    With checkpointed activations it needs only the inputs of each layer, and the activations of one layer at a time.
 
     Args:
-        model: The decoder's shape.
-        execution: How it is executed.
-        sequences: Sequences of an optimizer step, over all processes.
-        precision: Of parameters and activations.
-        on_gpu: Whether DeepSpeed's reduction buffer of fp32 is really there; on a CPU its untouched pages are not.
+        model: Shape of the decoder.
+        execution: Execution of the training.
+        sequences: Sequences per optimizer step, over all processes.
+        precision: Precision of parameters and activations.
+        on_gpu: Whether to count DeepSpeed's whole fp32 reduction buffer; on a CPU, its unused pages take no memory.
 
     Raises:
-        ValueError: where the sequences cannot be split among the processes.
+        ValueError: if the sequences cannot be split among the processes.
     """
     micro, _ = execution.split(sequences)
     count = parameter_count(model)
@@ -169,8 +172,8 @@ def training_memory(spec: RunSpec, execution: ExecutionConfig, on_gpus: bool = F
 
     Args:
         spec: The run.
-        execution: How it is executed.
-        on_gpus: Whether the job asked for GPUs; the larger need counts where `execution.device` does not tell either.
+        execution: Its execution.
+        on_gpus: Whether the job asked for GPUs. If neither this nor `execution.device` decides, the larger need counts.
     """
     precision: Precision = "fp32" if spec.training.precision == "auto" else spec.training.precision
     device = "cuda" if on_gpus else execution.device
@@ -181,7 +184,7 @@ def training_memory(spec: RunSpec, execution: ExecutionConfig, on_gpus: bool = F
 
 
 def increments_memory(config: Config) -> int:
-    """Bytes of a job of the increments: states of all settings, one layer's matrices, one chunk's work."""
+    """Bytes of a job of the increments: states of all settings, matrices of one layer, work of one chunk."""
     model, probe = config.model, config.probe
     swept = settings(probe.variance_scales, probe.deescalations, probe.sweep)
     sequences = len(swept) * len(probe.inputs) * len(probe.placements)
@@ -192,7 +195,7 @@ def increments_memory(config: Config) -> int:
 
 
 def attention_memory(config: Config) -> int:
-    """Bytes of a job of the attention sums: one layer's sums, some rows of one initialization's attention."""
+    """Bytes of a job of the attention sums: sums of one layer, and a block of attention rows of one initialization."""
     model, seeds = config.model, min(config.probe.seeds_per_job, config.probe.initializations)
     n, heads = model.sequence_length, model.heads
     work = n * (8 * model.width + 4 * model.ffn_width)
@@ -201,7 +204,7 @@ def attention_memory(config: Config) -> int:
 
 
 def approximations_memory(config: Config) -> int:
-    """Bytes of the job of the approximation split: one layer's attention matrices and states."""
+    """Bytes of the job of the approximation split: attention matrices and states of one layer."""
     model, probe = config.model, config.probe
     n, heads = model.sequence_length, model.heads
     states = 2 * len(probe.placements) * len(probe.variance_scales) + 8 + 2 * heads

@@ -1,7 +1,7 @@
-"""The table of datasets: everything that is measured without training a run.
+"""The table of datasets: all measurements that train no run.
 
-To add one, write a module with a `Spec`, a table `VARIABLES` and a function `measure` (see `collapse.store.job`), and
-add its row here. The rules, `collapse probe`, `collapse plan` and `collapse gc` follow.
+To add a dataset, write a module with a `Spec`, a table `VARIABLES` and a function `measure` (see `collapse.store.job`),
+and add its row here. The rules, `collapse probe`, `collapse plan` and `collapse gc` follow.
 """
 
 from collections.abc import Callable
@@ -24,12 +24,12 @@ def keys(section: Section, *names: str) -> Slice:
 
 
 def _unnormed(model: ModelConfig) -> Slice:
-    """A model at initialization: no epsilon, and fixed values for the keys on which nothing there depends."""
+    """A model at initialization: no epsilon, and fixed values for keys without effect there."""
     return model.canonical() | {"placement": "post", "tie_embeddings": True, "head_std": 0.02, "norm_eps": 0.0}
 
 
 def _stack(config: Config) -> Slice:
-    """A stack of layers at initialization, and what enters it."""
+    """A stack of layers at initialization, and its input."""
     stack = {"data": config.probe_data.canonical(), "model": _unnormed(config.model)}
     return stack | keys(config.probe, "window", "input_rms")
 
@@ -63,21 +63,21 @@ class Dataset:
     module: str
     """Module below `collapse` that measures it."""
     spec: Callable[[Config], Slice]
-    """What it depends on: its slice of the config."""
+    """The slice of the config that determines it."""
     memory: Callable[[Config], int] = lambda config: 1_000_000_000
     """Bytes that one job needs."""
     minutes: int = 240
-    """Time that one job asks a cluster for."""
+    """Time that one job requests on a cluster."""
     parallel: bool = True
-    """Whether a job uses `execution.threads` CPU threads; else one."""
+    """Whether a job uses `execution.threads` CPU threads; otherwise one."""
     reads_tokens: bool = False
-    """Whether it reads the probes' text."""
+    """Whether it reads the text of the probes."""
     seeds: Callable[[Config], int] | None = None
-    """How many seeds it is sliced over, `probe.seeds_per_job` per job; None where one job measures all of it."""
+    """Number of seeds, in slices of `probe.seeds_per_job` per job; None if one job measures the whole dataset."""
     join: str = "probes.combine"
     """Module that joins the slices."""
     keeps_slices: bool = True
-    """Whether slices stay after they are joined, so that more seeds cost only the new ones."""
+    """Whether to keep joined slices, so that additional seeds need only new slices."""
 
     @property
     def place(self) -> str:

@@ -1,9 +1,9 @@
-"""A stage's code fingerprint: a digest of all code of this package that can change what the stage computes.
+"""The code fingerprint of a stage: a digest of all code of this package that can change the results of the stage.
 
-It follows the imports of the stage's module statically: files are parsed, never imported. What cannot change a number
-does not count: comments, docstrings, formatting, messages (the arguments of a raised exception, the message of an
-assertion, statements that call `say`), `if TYPE_CHECKING:` blocks, and the stubs that list the names of a lazy package
-(a test checks that no module of the package takes a name from one).
+It follows the imports of the stage's module statically: it parses files and never imports them. Parts that cannot
+change a number do not count: comments, docstrings, formatting, messages (the arguments of a raised exception, the
+message of an assertion, statements that call `say`), `if TYPE_CHECKING:` blocks, and the stubs that list the names of a
+lazy package (a test checks that no module of the package imports a name through such a stub).
 """
 
 import ast
@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = Path(__file__).resolve().parents[1]
-"""Folder of the package whose code is fingerprinted."""
+"""Folder of the package."""
 
 _NO_DATA = {".py", ".pyc", ".pyi", ".typed"}
 
 
 class _Significant(ast.NodeTransformer):
-    """Removes what cannot change the results of the code."""
+    """Removes the parts that cannot change the results of the code."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         value = node.value
@@ -50,7 +50,7 @@ def _tree(path: Path) -> ast.Module:
 
 
 def _outline(value: object) -> str:
-    """A syntax tree as text without positions and empty fields, so that every Python version gives the same text."""
+    """A syntax tree as text without positions and empty fields, which is the same for every Python version."""
     if isinstance(value, ast.AST):
         fields = ((name, field) for name, field in ast.iter_fields(value) if field not in (None, []) and name != "kind")
         return f"{type(value).__name__}({','.join(f'{name}={_outline(field)}' for name, field in fields)})"
@@ -61,7 +61,7 @@ def _outline(value: object) -> str:
 
 @cache
 def _code(path: Path) -> bytes:
-    """What counts of a file, as text; cached because the stages share many files."""
+    """The significant part of a file, as text; cached because stages share many files."""
     return _outline(_tree(path)).encode()
 
 
@@ -76,7 +76,7 @@ def module_file(name: str, package: Path = PACKAGE) -> Path | None:
 
 
 def _named(tree: ast.Module) -> Iterator[str]:
-    """Dotted names that a module imports or spells out as a string (a module that it starts as a process)."""
+    """Dotted names that a module imports or contains as a string (such as a module that it starts as a process)."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -91,7 +91,7 @@ def _named(tree: ast.Module) -> Iterator[str]:
 
 
 def _modules(name: str, package: Path) -> list[str]:
-    """Modules of the package that run when a dotted name is imported: the packages around it, and the module itself."""
+    """Modules of the package that an import of a dotted name runs: the packages around it, and the module itself."""
     parts = name.split(".")
     prefixes = (".".join(parts[: end + 1]) for end in range(len(parts)))
     return [prefix for prefix in prefixes if module_file(prefix, package)]
@@ -131,7 +131,7 @@ def _data_files(folder: Path) -> Iterator[Path]:
 
 @cache
 def fingerprint(module: str, package: Path = PACKAGE) -> str:
-    """Digest, 12 hex digits, of all code and package data that a stage's module leads to.
+    """Digest (12 hex digits) of all code and package data that the module of a stage uses, directly or indirectly.
 
     Args:
         module: dotted name of a module or a package, such as `collapse.training`.

@@ -1,4 +1,4 @@
-"""The gallery: which figures a config has, and which runs or which dataset each of them shows."""
+"""The gallery: the figures of a config, and the runs or the dataset that each of them shows."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ class Row:
     number: int | None
     """Number in the paper; None for a figure that the paper does not have."""
     shows: Mapping[str, str]
-    """By input of the family's `draw`: a dataset, relative to the results folder, or who is shown (`_cast`)."""
+    """For each input of the family's `draw`: a dataset, relative to the results folder, or a role (`_cast`)."""
     slug: str | None = None
-    """File name after the number, where it is not the family's."""
+    """File name after the number; None means the name of the family."""
 
 
 GALLERY = (
@@ -51,21 +51,21 @@ GALLERY = (
     Row("overview", None, {"runs": "all runs", "collapsing": "collapsing"}),
     Row("tsim_heatmap", None, {"run": "every run"}),
 )
-"""All figures, in the order of the report. `all runs` go into one figure, `every run` has a figure of its own."""
+"""All figures, in the order of the report: one figure shows `all runs`; `every run` gets a separate figure."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of a config: its file, what draws it, and what it shows."""
+    """One figure of a config: its file, its family, and its inputs."""
 
     name: str
-    """File name without its extension; `figNN_...` for the paper's figure NN."""
+    """File name without its extension; `figNN_...` for figure NN of the paper."""
     family: str
     """Module in `collapse.figures` that draws it."""
     number: int | None
     """Number in the paper."""
     inputs: Mapping[str, str | tuple[str, ...]]
-    """By input of the family's `draw`: a dataset, relative to the results folder, without extension, or run ids."""
+    """For each input of the family's `draw`: a dataset (path in the results folder, no extension), or run ids."""
 
     @property
     def runs(self) -> dict[str, tuple[str, ...]]:
@@ -74,12 +74,12 @@ class Figure:
 
     @property
     def run_ids(self) -> tuple[str, ...]:
-        """Every run shown, each once."""
+        """Every run that the figure shows, without duplicates."""
         return tuple(dict.fromkeys(run_id for run_ids in self.runs.values() for run_id in run_ids))
 
     @property
     def data(self) -> str | None:
-        """The input that is a dataset; None where the figure shows runs."""
+        """The input that is a dataset; None if the figure shows runs."""
         return next((shown for shown in self.inputs.values() if isinstance(shown, str)), None)
 
     @property
@@ -89,14 +89,14 @@ class Figure:
 
 
 def figures(config: Config) -> dict[str, Figure]:
-    """Every figure of a config by its name, in the order of the gallery, but those whose roles no run plays."""
+    """Every figure of a config by its name, in gallery order; omits figures of roles that no run plays."""
     cast = _cast(config)
     drawn = [figure for row in GALLERY for figure in _expand(row, cast, tuple(config.runs))]
     return {figure.name: figure for figure in drawn}
 
 
 def _cast(config: Config) -> dict[str, tuple[str, ...]]:
-    """Run ids by the role that they play; a row of the gallery that names no role shows a dataset."""
+    """Run ids by role; gallery rows without a role show a dataset."""
     part = roles(config)
     collapsing, second_seed, stable = (
         () if run_id is None else (run_id,) for run_id in (part.collapsing, part.second_seed, part.stable)

@@ -1,4 +1,4 @@
-"""Which layers of a deep stack are looked at where all of them would be too many."""
+"""The layers that figures of a deep stack show."""
 
 
 def layers_shown(count: int, stride: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Where results live: the one place that spells out the layout of `results/<name>/`."""
+"""The layout of `results/<name>/`, defined only here."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from collapse.pipeline.datasets import DATASETS
 
 FINISHED = "finished"
-"""Folder of the finished run in a training's scratch folder."""
+"""Subfolder of the finished run in the scratch folder of a training."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class ResultPaths:
         return self.root / "runs" / run_id
 
     def scratch(self, key: str) -> Path:
-        """Folder of a job under way: checkpoints and metric history, or finished parts. Never a Snakemake output."""
+        """Scratch folder of a job: checkpoints and metric history, or finished parts. Never a Snakemake output."""
         return self.root / "scratch" / key
 
     def dataset(self, name: str) -> Path:
@@ -36,7 +36,7 @@ class ResultPaths:
         return self.root / DATASETS[name].place / f"{name}.zarr"
 
     def slice(self, name: str, first: int | str, last: int | str) -> Path:
-        """A dataset's slice of the seeds `first` to `last` - 1."""
+        """The slice of a dataset for the seeds `first` to `last` - 1."""
         return self.root / DATASETS[name].place / "slices" / f"{name}-{first}-{last}.zarr"
 
     @property
@@ -46,12 +46,12 @@ class ResultPaths:
 
     @property
     def claims(self) -> Path:
-        """Table of claims; `claims.json` beside it holds the same."""
+        """Table of claims; `claims.json` beside it has the same content."""
         return self.root / "claims.csv"
 
     @property
     def report(self) -> Path:
-        """The page with everything on it."""
+        """The report page."""
         return self.root / "report.html"
 
     @property

@@ -1,7 +1,7 @@
-"""A config as the workflow sees it: the slice that each job depends on, where its result goes, and its code.
+"""A config as the workflow sees it: for each job, its slice of the config, the path of its result, and its code.
 
 Snakemake reruns a job when one of its parameters changes, and compares parameters as text. So every slice is one string
-of canonical JSON: a value that changes place changes the string, a number that is spelled differently does not.
+of canonical JSON: a value under a different key changes the string, a different notation of a number does not.
 """
 
 import json
@@ -25,7 +25,7 @@ from collapse.pipeline.paths import ResultPaths, results
 
 T = TypeVar("T")
 SNAPSHOTS = Path(".snakemake/collapse")
-"""Configs as Snakemake read them, for the jobs: a config that is edited meanwhile concerns the next start only."""
+"""Copies of the config for the jobs, as Snakemake read it: later edits affect only the next start."""
 
 
 class Plan:
@@ -42,7 +42,7 @@ class Plan:
         return fingerprint(f"collapse.{module}")
 
     def snapshot(self) -> str:
-        """Path of a copy of the whole config, for the commands of the jobs; written where it is not there."""
+        """Path of a copy of the whole config, for the commands of the jobs; writes it if it is missing."""
         path = SNAPSHOTS / f"{self.config.name}-{digest(self.config.canonical())}.json"
         if not path.exists():
             write_atomic(path, json.dumps(self.config.canonical(), indent=1) + "\n")
@@ -50,29 +50,29 @@ class Plan:
 
     @property
     def paths(self) -> ResultPaths:
-        """Where the results go."""
+        """Paths of the results."""
         return results(self.config.name)
 
     # Text.
 
     @cached_property
     def token_stores(self) -> dict[str, DataSpec]:
-        """Token stores by their ids: the runs' and the probes'."""
+        """The token stores of the runs and of the probes, by id."""
         return {data.tokens_id: data for data in (self.config.data, self.config.probe_data)}
 
     @cached_property
     def corpora(self) -> dict[str, CorpusConfig]:
-        """Corpora that the workflow fetches, by their ids."""
+        """Corpora that the workflow fetches, by id."""
         stores = self.token_stores.values()
         return {data.corpus_id: data.corpus for data in stores if data.corpus.source == "sample"}
 
     def fetched(self, tokens_id: str) -> str | None:
-        """Manifest of the corpus that a token store is made from; None where the workflow does not fetch it."""
+        """Manifest of the corpus of a token store; None if the workflow does not fetch it."""
         corpus_id = self.token_stores[tokens_id].corpus_id
         return str(self.paths.corpus(corpus_id) / "manifest.json") if corpus_id in self.corpora else None
 
     def local_text(self, tokens_id: str) -> list[str]:
-        """The user's own files that a token store is made from; a pattern that matches nothing is kept as it is."""
+        """The user's own input files of a token store; a pattern without matches stays as it is."""
         data = self.token_stores[tokens_id]
         corpus, tokenizer = data.corpus, data.tokens.tokenizer
         patterns = corpus.files if isinstance(corpus, ShardCorpus) else []
@@ -80,30 +80,30 @@ class Plan:
         return shards + ([tokenizer.path] if isinstance(tokenizer, FileTokenizer) else [])
 
     def text(self, tokens_id: str) -> list[str]:
-        """Every file that a token store is made from."""
+        """All input files of a token store."""
         fetched = self.fetched(tokens_id)
         return [*([fetched] if fetched else []), *self.local_text(tokens_id)]
 
     def corpus(self, corpus_id: str) -> str:
-        """What a corpus depends on."""
+        """Everything that determines a corpus."""
         return canonical_json(self.corpora[corpus_id].canonical())
 
     def data(self, tokens_id: str) -> str:
-        """What a token store depends on."""
+        """Everything that determines a token store."""
         return canonical_json(self.token_stores[tokens_id].canonical())
 
     # Runs.
 
     def run(self, run_id: str) -> str:
-        """What a training depends on."""
+        """Everything that determines a run."""
         return canonical_json(self.runs[run_id].canonical())
 
     def execution(self, run_id: str) -> ExecutionConfig:
-        """How a run is trained: with no more processes than it has sequences in a step."""
+        """The execution of a run, with no more processes than sequences per step."""
         return self.config.execution.fitted(self.runs[run_id].training.sequences_per_step)
 
     def of_runs(self, value: Callable[[ExecutionConfig], T]) -> T | Callable[[Any], T]:
-        """What follows from a run's execution, as a resource: a function of wildcards only where runs differ.
+        """A resource that depends on the execution of a run: a function of wildcards only if runs differ.
 
         Snakemake calls such functions once per job, which takes time.
         """
@@ -116,36 +116,36 @@ class Plan:
         return execution.processes_per_node * execution.threads
 
     def train_scratch(self, run_id: str) -> Path:
-        """Folder of a training's checkpoints and metric history: the name tells its spec and its code."""
+        """Folder of a training's checkpoints and metric history: the name identifies its spec and code."""
         return self.paths.scratch(f"{run_id}-{self.code('training')}")
 
     def manifests(self, run_ids: Any = None) -> list[str]:
-        """Manifests of finished runs; of all of them by default."""
+        """Manifests of the finished runs, by default of all runs."""
         return [str(self.paths.run(run_id) / "manifest.json") for run_id in (self.runs if run_ids is None else run_ids)]
 
     # Datasets.
 
     def spec(self, dataset: str) -> dict[str, Any]:
-        """What a dataset depends on, the seeds apart."""
+        """Everything that determines a dataset, except the seeds."""
         return DATASETS[dataset].spec(self.config)
 
     def dataset(self, name: str) -> str:
-        """The same as text."""
+        """The spec of a dataset as text."""
         return canonical_json(self.spec(name))
 
     def slices(self, dataset: str) -> list[tuple[int, int]]:
-        """Half-open ranges of seeds, one per job; none where one job measures the whole dataset."""
+        """Half-open ranges of seeds, one per job; empty if one job measures the whole dataset."""
         seeds, per_job = DATASETS[dataset].seeds, self.config.probe.seeds_per_job
         count = 0 if seeds is None else seeds(self.config)
         return [(first, min(first + per_job, count)) for first in range(0, count, per_job)]
 
     def slice_manifests(self, dataset: str) -> list[str]:
-        """Manifests of a dataset's slices."""
+        """Manifests of the slices of a dataset."""
         paths = (self.paths.slice(dataset, *seeds) for seeds in self.slices(dataset))
         return [str(path.with_suffix(".json")) for path in paths]
 
     def tokens_read(self, dataset: str) -> list[str]:
-        """Manifest of the token store that a dataset reads; empty where it reads none."""
+        """Manifest of the token store that a dataset reads; empty if it reads none."""
         store = self.paths.tokens(self.config.probe_data.tokens_id) / "manifest.json"
         return [str(store)] if DATASETS[dataset].reads_tokens else []
 
@@ -154,15 +154,15 @@ class Plan:
         return self.config.execution.threads if DATASETS[dataset].parallel else 1
 
     def memory_mb(self, dataset: str) -> int:
-        """Memory that a job of a dataset is expected to need, MB."""
+        """Expected memory of a job of a dataset, MB."""
         return DATASETS[dataset].memory(self.config) // 1_000_000
 
     def job_scratch(self, dataset: str, *seeds: int | str) -> Path:
-        """Scratch folder of a dataset's job: the name tells its spec, its seeds and its code."""
+        """Scratch folder of a job of a dataset: the name identifies its spec, seeds and code."""
         key = digest([self.dataset(dataset), *map(int, seeds)])
         return self.paths.scratch(f"{dataset}-{key}-{self.code(DATASETS[dataset].module)}")
 
-    # Figures, tables, the page.
+    # Figures, tables and the report.
 
     @cached_property
     def analysis(self) -> str:
@@ -171,11 +171,11 @@ class Plan:
 
     @cached_property
     def style(self) -> str:
-        """How figures look; which runs they show is in their inputs."""
+        """Style of the figures; the runs that they show are in their inputs."""
         return canonical_json({k: v for k, v in self.config.figures.canonical().items() if k != "roles"})
 
     def figure(self, name: str) -> list[str]:
-        """What a figure depends on: the style, and the thresholds of the analysis where it shows runs."""
+        """Parameters of a figure: the style and, if it shows runs, the thresholds of the analysis."""
         return [self.style] if self.figures[name].at_initialization else [self.style, self.analysis]
 
     def figure_inputs(self, name: str) -> list[str]:
@@ -186,11 +186,11 @@ class Plan:
         return self.manifests(figure.run_ids)
 
     def figure_code(self, name: str) -> list[str]:
-        """Fingerprints of what draws a figure: its family, and what all families share."""
+        """Fingerprints of the code that draws a figure: the part that all families share, and its family."""
         return [self.code("figures.command"), self.code(f"figures.{self.figures[name].family}")]
 
     def figure_group(self, name: str) -> str | None:
-        """Small jobs that share one of a cluster's jobs; a group waits for all that its figures show."""
+        """Group of small jobs that share one cluster job; it waits for the inputs of all its figures."""
         figure = self.figures[name]
         if figure.at_initialization:
             return "initialization"
@@ -198,12 +198,12 @@ class Plan:
 
     @cached_property
     def report(self) -> str:
-        """What the report depends on: everything but the execution."""
+        """Parameters of the report: everything except the execution."""
         return canonical_json({k: v for k, v in self.config.canonical().items() if k != "execution"})
 
     @cached_property
     def report_code(self) -> list[str]:
-        """Fingerprints of what writes the report: the page, and the captions of all families."""
+        """Fingerprints of the code that writes the report: the page, and the captions of all families."""
         families = sorted({figure.family for figure in self.figures.values()})
         return [self.code("report"), *(self.code(f"figures.{family}") for family in families)]
 
@@ -211,7 +211,7 @@ class Plan:
 
     @property
     def scratch(self) -> set[str]:
-        """Names of the scratch folders of all jobs, trainings included."""
+        """Names of the scratch folders of all jobs, including trainings."""
         trainings = {self.train_scratch(run_id).name for run_id in self.runs}
         slices = {self.job_scratch(name, *seeds).name for name in DATASETS for seeds in self.slices(name)}
         return trainings | slices | {self.job_scratch(name).name for name in DATASETS if not self.slices(name)}
@@ -224,11 +224,11 @@ class Plan:
 
     @property
     def dataset_manifests(self) -> list[str]:
-        """Manifests of all datasets, their slices apart."""
+        """Manifests of all datasets, without their slices."""
         return sorted(str(self.paths.dataset(name).with_suffix(".json")) for name in DATASETS)
 
     def drawn(self, at_initialization: bool) -> list[str]:
-        """Pictures of the figures that need no run, or of those that do."""
+        """PNG files of the figures that need no run, or of those that need runs."""
         return [
             str(self.paths.figures / f"{name}.png")
             for name, figure in self.figures.items()
@@ -239,7 +239,7 @@ class Plan:
     def initialization(self) -> list[str]:
         """Everything that needs no training: datasets and their figures, and the claims.
 
-        A target names every result: Snakemake does not make a missing one again that is neither named nor needed.
+        The target lists every result, because Snakemake makes a missing file again only if it is listed or needed.
         """
         return [*self.dataset_manifests, *self.drawn(True), str(self.paths.claims)]
 
@@ -255,6 +255,6 @@ def plan(raw: Mapping[str, Any], source: str) -> Plan:
     """The plan of a config as Snakemake read it.
 
     Raises:
-        ConfigError: with every problem at once.
+        ConfigError: lists every problem.
     """
     return Plan(parse(raw, source))

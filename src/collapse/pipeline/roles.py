@@ -1,4 +1,4 @@
-"""Roles: which run plays which part in the paper's figures, chosen in the config or found by rule."""
+"""Roles: which run plays which role in the figures of the paper, chosen in the config or by a rule."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from collapse.config.run import RunSpec
 
 @dataclass(frozen=True)
 class Roles:
-    """Run ids by role; None or an empty tuple where no run of the grid plays it."""
+    """Run ids by role; None or an empty tuple if no run of the grid plays the role."""
 
     collapsing: str | None
     second_seed: str | None
     ablations: tuple[str, ...]
-    """Up to three."""
+    """At most three."""
     stable: str | None
     no_warmup: tuple[str, ...]
     """Post-Norm runs without warmup, one per scope."""
@@ -24,10 +24,10 @@ class Roles:
 def roles(config: Config) -> Roles:
     """Which run plays which role.
 
-    The config may choose. Otherwise a rule does, among the warmed-up Post-Norm runs on the stream, one per learning
-    rate: the run with the lowest learning rate is `stable`, the next one `collapsing`, and up to three with higher
-    learning rates are the `ablations`. `second_seed` differs from `collapsing` only in its seed. A role does not
-    say what a run did: its results do.
+    For roles that the config leaves out, a rule chooses among the Post-Norm runs with warmup on the stream, one per
+    learning rate: the run with the lowest learning rate is `stable`, the next one is `collapsing`, and up to three runs
+    with higher learning rates are the `ablations`. `second_seed` differs from `collapsing` only in its seed. A role
+    does not predict the result of a run.
     """
     runs, chosen = config.runs, config.figures.roles
     warmed_up = [
@@ -67,7 +67,7 @@ def _first_of_each(run_ids: Iterable[str], key: Callable[[str], object]) -> list
 
 
 def _differing_in_seed(runs: Mapping[str, RunSpec], run_id: str, among: Iterable[str]) -> list[str]:
-    """The other runs that differ from a run only in the seed of their training."""
+    """The runs that differ from a run only in the training seed."""
     spec = runs[run_id]
 
     def with_its_seed(other: RunSpec) -> RunSpec:

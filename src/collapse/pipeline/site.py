@@ -1,7 +1,7 @@
-"""What a cluster wants to be told: the one file of a site, which changes no number.
+"""The site: settings of a cluster, in one optional file that changes no number.
 
-It is `config/site.yaml`, and absent by default; `config/site.example.yaml` shows it. Every Snakemake process reads it,
-on the login node and in each job.
+The file is `config/site.yaml`; `config/site.example.yaml` is an example. Every Snakemake process reads it, on the login
+node and in each job.
 """
 
 import re
@@ -17,10 +17,10 @@ from collapse.pipeline.cost import training_memory
 from collapse.pipeline.plan import Plan
 
 SITE = Path("config/site.yaml")
-"""Where it is, seen from the project's folder."""
+"""Path of the file, relative to the folder of the project."""
 EXAMPLE = "config/site.example.yaml"
 LEAST_MINUTES = 60
-"""Least `max_minutes`: what the groups of the profiles, in workflow/profiles/, may ask for in sum."""
+"""Least `max_minutes`: the largest total time of a group of jobs in workflow/profiles/."""
 
 _TAKEN = {
     "--account": "account",
@@ -29,14 +29,14 @@ _TAKEN = {
     "--constraint": "constraint",
     "--time": "max_minutes",
 }
-"""Options of sbatch that have a key of their own, and it."""
+"""Options of sbatch that have their own key, and this key."""
 _MANAGED = "--job-name --output --error --open-mode --parsable --export --comment --chdir --requeue --no-requeue --mem"
 _MANAGED += " --ntasks --cpus-per-task --cpus-per-gpu --nodes --clusters --gres --gpus --array --wrap --test-only"
-"""Options of sbatch that are set for each job by its rule or the profile, or would make it another kind of job."""
+"""Options of sbatch that the rule or the profile sets for each job, or that would change the kind of job."""
 
 
 def _is_free(option: str) -> str:
-    """One long option of sbatch that nothing else sets; an abbreviation, which sbatch accepts, is the option itself."""
+    """Check one long option of sbatch that nothing else sets; abbreviations count as the whole option, as in sbatch."""
     if not re.fullmatch(r"--[a-z][a-z0-9-]*(=[\w.,:/@%+=-]+)?", option, re.ASCII):
         raise ValueError("should be one long option of sbatch, such as --nice=100, without spaces or quotes")
     name = option.split("=")[0]
@@ -44,14 +44,14 @@ def _is_free(option: str) -> str:
         if taken.startswith(name) or name.startswith(taken):
             raise ValueError(f"{name} is set by the key {key}")
     if any(managed.startswith(name) or name.startswith(managed) for managed in _MANAGED.split()):
-        raise ValueError(f"{name} is set for each job from its rule (docs/cluster.md says how to change that)")
+        raise ValueError(f"{name} is set for each job by its rule (docs/cluster.md explains how to change it)")
     return option
 
 
 def _is_enough(minutes: int) -> int:
-    """A time that a group of small jobs, which adds up theirs, does not exceed."""
+    """Check that the time is enough for a group of small jobs, whose times add up."""
     if minutes < LEAST_MINUTES:
-        raise ValueError(f"should be at least {LEAST_MINUTES}: small jobs that share one ask for that much together")
+        raise ValueError(f"should be at least {LEAST_MINUTES}: a group of small jobs requests this time")
     return minutes
 
 
@@ -65,54 +65,54 @@ Folder = Annotated[str, Field(pattern=r"^[/$][^\s\"`\\]*$")]
 
 
 class Site(Section):
-    """How jobs are submitted on a cluster, and what each does first. On a laptop nothing of it is needed."""
+    """How jobs are submitted on a cluster, and how each one starts. A laptop needs no site."""
 
     account: Name | None = None
-    """Account that is charged."""
+    """Account to charge."""
     partition: Name | None = None
-    """Partition of jobs that need no GPU; null is Slurm's default."""
+    """Partition of jobs that need no GPU; null uses Slurm's default."""
     gpu_partition: Name | None = None
-    """Partition of trainings on GPUs. Set it, even if it is the same, where execution.device: auto shall mean a GPU."""
+    """Partition of trainings on GPUs. If it is set, even to the same name, `execution.device: auto` means a GPU."""
     qos: Name | None = None
     """Quality of service."""
     constraint: Features | None = None
     """Features that a node must have."""
     max_minutes: Minutes | None = None
-    """Longest time that a job may ask for, at least an hour; a training that needs longer goes on in the next job."""
+    """Longest time that a job may ask for, at least an hour; a training that needs longer resumes in the next job."""
     modules: list[Module] = Field(default_factory=list)
     """Environment modules that every job loads first."""
     setup: list[Line] = Field(default_factory=list)
-    """Lines of bash that every job runs then; one that fails ends the job."""
+    """Lines of bash that every job runs next; a line that fails ends the job."""
     scratch: Folder | None = None
-    """Folder on the node in which every job makes one for its temporary files, TMPDIR, and removes it at its end; may
-    name variables of a job, such as $USER."""
+    """Folder on the node in which every job creates TMPDIR, its folder for temporary files, and removes it at its end.
+    The path may contain variables such as $USER."""
     extra: list[Option] = Field(default_factory=list)
-    """Further options of sbatch, long ones, one an item."""
+    """Further long options of sbatch, one per item."""
 
     def minutes(self, wanted: int) -> int:
-        """Time that a job asks for, no longer than the site allows."""
+        """Time that a job requests, limited to `max_minutes`."""
         return wanted if self.max_minutes is None else min(wanted, self.max_minutes)
 
     def gpus(self, execution: ExecutionConfig) -> int:
-        """GPUs that a training asks for on each of its nodes.
+        """GPUs that a training requests on each of its nodes.
 
-        A login node without GPUs says nothing about the others: `device: auto` means GPUs where the site has a
-        partition for them.
+        The login node may have no GPU although other nodes do, so `device: auto` means GPUs if the site has a partition
+        for them.
         """
         wanted = execution.device == "cuda" or (execution.device == "auto" and self.gpu_partition is not None)
         return execution.processes_per_node if wanted else 0
 
     def partition_of(self, execution: ExecutionConfig) -> str | None:
-        """Partition that a training is submitted to."""
+        """Partition of a training."""
         return self.gpu_partition if self.gpus(execution) and self.gpu_partition is not None else self.partition
 
     def device(self, execution: ExecutionConfig, on_cluster: bool) -> str:
-        """Option of `collapse train`: a job of a cluster that asked for GPUs runs on nothing else."""
+        """Option of `collapse train`: a cluster job that requested GPUs must run on them."""
         return "--device cuda" if on_cluster and self.gpus(execution) else ""
 
     @property
     def options(self) -> dict[str, str | None]:
-        """Snakemake's resources for any job but its partition; those that are None are left out."""
+        """Snakemake resources of every job, without the partition; None means left out."""
         return {
             "slurm_account": self.account,
             "qos": self.qos,
@@ -122,13 +122,13 @@ class Site(Section):
 
     @property
     def job(self) -> dict[str, str | None]:
-        """Snakemake's resources for a job without GPUs."""
+        """Snakemake resources of a job without GPUs."""
         return self.options | {"slurm_partition": self.partition}
 
     def training(self, plan: Plan) -> dict[str, Any]:
-        """Snakemake's resources for a training: functions of wildcards where runs differ, None where left out.
+        """Snakemake resources of a training: functions of wildcards if runs differ; None means left out.
 
-        GPUs are those of one node. A training over several nodes starts on the first and reaches the others by itself.
+        GPUs are counted per node. A training on several nodes starts on the first one and starts the others itself.
         """
 
         def memory_mb(wildcards: Any) -> int:
@@ -151,7 +151,7 @@ class Site(Section):
 
     @property
     def prelude(self) -> str:
-        """Lines of bash that every job starts with; empty where the site wants none."""
+        """Lines of bash at the start of every job; empty if the site needs none."""
         lines: list[str] = []
         if self.modules:
             names = shlex.join(self.modules)
@@ -173,10 +173,10 @@ class Site(Section):
 
 
 def load_site(path: Path = SITE) -> Site:
-    """The site of a file; nothing special where there is no such file.
+    """The site of a file; a site without settings if there is no such file.
 
     Raises:
-        ConfigError: where the file is no YAML mapping, or has problems; all of them at once.
+        ConfigError: if the file is not a YAML mapping or has problems; lists every problem.
     """
     if not path.exists():
         return Site()

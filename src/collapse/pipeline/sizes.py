@@ -1,6 +1,6 @@
-"""Sizes that both a computation and the forecast of its memory need."""
+"""Sizes that both a computation and its memory forecast use."""
 
 CHUNK_TOKENS = 8192
-"""Most tokens that the increments send through a layer at once, unless a single sequence is longer."""
+"""Most tokens that the increments pass through a layer at once, unless a single sequence is longer."""
 BLOCK_ROWS = 256
-"""Rows of a causal attention matrix that are computed at once where no matrix is held whole."""
+"""Rows of a causal attention matrix per block, if the matrix is computed in blocks."""

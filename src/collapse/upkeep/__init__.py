@@ -1,1 +1,1 @@
-"""What `collapse plan`, `runs`, `gc` and `verify` do with what lies on disk. Imports no torch."""
+"""The commands `collapse plan`, `runs`, `gc` and `verify`, which inspect the results on disk. Imports no torch."""

@@ -1,4 +1,4 @@
-"""Devices by name, how fast this training runs on them, and how that is known."""
+"""Devices by name, the speed of training on them, and the source of this number."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from collapse.errors import CollapseError
 from collapse.pipeline.cost import Precision
 
 ASSUMED_UTILISATION = 0.4
-"""Share of a GPU's peak that a training is assumed to reach, where none was measured."""
+"""Assumed share of the peak of a GPU that a training reaches, if no measurement exists."""
 
 
 @dataclass(frozen=True)
@@ -19,21 +19,21 @@ class Device:
     kind: Literal["cuda", "cpu"]
     basis: Literal["measured", "assumed"]
     source: str
-    """Where the numbers are from."""
+    """Source of the numbers."""
     measured: Mapping[Precision, float] = field(default_factory=dict)
-    """Model-FLOP/s of a training with everything recorded, by precision."""
+    """Model-FLOP/s of a training that records everything, by precision."""
     peak: Mapping[Precision, float] = field(default_factory=dict)
-    """FLOP/s of dense matrix products by the vendor's data sheet."""
+    """FLOP/s of dense matrix products according to the vendor's data sheet, by precision."""
     memory: int | None = None
-    """Bytes."""
+    """Memory of the device in bytes."""
 
     @property
     def is_gpu(self) -> bool:
-        """Whether it is one."""
+        """Whether the device is a GPU."""
         return self.kind == "cuda"
 
     def rate(self, precision: Precision) -> float | None:
-        """Model-FLOP/s of a training, measured or assumed; None where nothing is known."""
+        """Model-FLOP/s of a training, measured or assumed; None if unknown."""
         if precision in self.measured:
             return self.measured[precision]
         return ASSUMED_UTILISATION * self.peak[precision] if precision in self.peak else None
@@ -44,7 +44,7 @@ def _gpu(name: str, bf16: float, fp32: float, gigabytes: int, sheet: str) -> Dev
         name=name,
         kind="cuda",
         basis="assumed",
-        source=f"{ASSUMED_UTILISATION:.0%} of the peak without sparsity in {sheet}; nothing was measured on this card",
+        source=f"{ASSUMED_UTILISATION:.0%} of the peak without sparsity in {sheet}; no measurement on this card",
         peak={"bf16": bf16 * 1e12, "fp32": fp32 * 1e12},
         memory=gigabytes * 10**9,
     )
@@ -71,8 +71,8 @@ def device(name: str) -> Device:
     """A device of the table.
 
     Raises:
-        CollapseError: where there is none of that name.
+        CollapseError: if the table has no such device.
     """
     if name.lower() not in DEVICES:
-        raise CollapseError(f"--device {name}: not in the table of devices, which has {', '.join(DEVICES)}")
+        raise CollapseError(f"--device {name}: not in the table of devices ({', '.join(DEVICES)})")
     return DEVICES[name.lower()]

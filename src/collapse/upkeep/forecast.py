@@ -1,4 +1,4 @@
-"""Everything that a config asks for, what of it is there, and what the rest will take."""
+"""Cost of a config: everything that it needs, the part that exists, and the cost of the rest."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -26,16 +26,16 @@ from collapse.upkeep.states import Standing, State, standing
 
 HOUR = 3600.0
 COMPRESSION = 0.9
-"""Bytes of a metric store over those of its values: ten runs of the laptop config took 0.85 to 0.92."""
+"""Size of a run store relative to its values: 0.85 to 0.92 for ten runs of the laptop config."""
 STORE_OVERHEAD = 30_000
-"""Bytes of a metric store's descriptions: its size without any step."""
+"""Size of a run store without any step: its metadata."""
 FP64 = 8
 ATTENTION_SUMS = 3
-"""Triangles of n (n + 1)/2 entries that each slice of the attention probe keeps a layer, in float32."""
+"""Triangles of n (n + 1)/2 float32 entries that each slice of the attention probe stores per layer."""
 INCREMENT_BYTES = 190
-"""Of a sublayer's increments in one setting: 52 values in float64, compressed as measured on the laptop config's."""
+"""Size of the increments of a sublayer in one setting: 52 float64 values, compressed as in the laptop config."""
 SAMPLE_BYTES = 7_000_000
-"""Token store of the sample corpus, by a vocabulary of 2048; larger ones make it smaller."""
+"""Size of the token store of the sample corpus for a vocabulary of 2048; larger vocabularies make it smaller."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Run:
 
     @property
     def left(self) -> float:
-        """Share of the steps that is still to be made."""
+        """Share of the steps that are left."""
         return 0.0 if self.standing.state == "done" else 1 - self.standing.step / self.steps
 
 
@@ -71,44 +71,44 @@ class Disk:
     """Bytes below `results/<name>/`; corpus, small datasets, figures and the report are left out."""
 
     tokens: int | None
-    """Token stores; None where their size is known only when they are made."""
+    """Token stores; None if their size is not known yet."""
     stores: int
-    """Metrics of all runs."""
+    """Run stores of all runs."""
     checkpoint: int
     """One checkpoint of one run."""
     training: int
-    """Checkpoints and metric history of one run under way, which go when it is finished."""
+    """Checkpoints and metric history of one running training; deleted when it is finished."""
     probes: int
-    """Sums over attention matrices, slice by slice; increments, slice by slice and joined."""
+    """Slices of the sums over attention matrices; slices of the increments, and the joined dataset."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """How long a device, or several, will take for the trainings that are left."""
+    """Time that one or more devices need for the remaining trainings."""
 
     device: Device
     devices: int
     precision: Precision
     memory: Memory
-    """Of one of them, for the run that needs most."""
+    """Memory of one device, for the run that needs the most."""
     rate: float | None
-    """Model-FLOP/s of one."""
+    """Model-FLOP/s of one device."""
     runs_at_once: int
     hours: float | None
-    """Until the last run is finished; None where no estimate can be made."""
+    """Hours until the last run is finished; None if there is no estimate."""
     device_hours: float | None
     why_not: str = ""
-    """Why no estimate can be made."""
+    """Reason if there is no estimate."""
 
     @property
     def fits(self) -> bool:
-        """Whether the memory suffices, as far as the device's is known."""
+        """Whether the memory of the device is sufficient or unknown."""
         return self.device.memory is None or self.memory.total <= self.device.memory
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a config costs."""
+    """Cost of a config."""
 
     name: str
     parameters: int
@@ -118,22 +118,22 @@ class Forecast:
     estimates: tuple[Estimate, ...]
 
     def count(self, state: State) -> int:
-        """Runs of a state."""
+        """Number of runs in a state."""
         return sum(run.standing.state == state for run in self.runs)
 
     @property
     def flops_left(self) -> float:
-        """Operations of the trainings that are left."""
+        """Operations of the remaining trainings."""
         return sum(run.flops * run.left for run in self.runs)
 
     @property
     def tokens_left(self) -> float:
-        """Tokens to be trained on."""
+        """Tokens of the remaining trainings."""
         return sum(run.tokens * run.left for run in self.runs)
 
 
 def store_bytes(layers: int, recorded_steps: int) -> int:
-    """Size on disk of the metrics of a run of L layers."""
+    """Size on disk of the run store of a run with L layers."""
     layerwise = sum(metric.dims == LAYERWISE for metric in METRICS) * layers * len(SUBLAYERS)
     stepwise = sum(metric.dims == STEPWISE for metric in METRICS) + 1  # and the step itself
     return STORE_OVERHEAD + round(COMPRESSION * recorded_steps * (FP32 * layerwise + FP64 * stepwise))
@@ -172,7 +172,7 @@ def _probes(plan: Plan) -> tuple[Probe, ...]:
 
 
 def _token_bytes(plan: Plan, tokens_id: str, data: DataSpec) -> int | None:
-    """Size of a token store: what it has, or will have where it is known; None where only tokenizing tells."""
+    """Size of a token store on disk or, if it does not exist yet, its expected size; None if unknown."""
     folder = plan.paths.tokens(tokens_id)
     if (folder / "manifest.json").is_file():
         return sum(path.stat().st_size for path in folder.glob("*.bin"))
@@ -213,7 +213,7 @@ def _precision(plan: Plan, device: Device) -> Precision:
 
 
 def _memory(plan: Plan, device: Device) -> Memory:
-    """Of the run that needs most."""
+    """Memory of one device for the run that needs the most."""
     sequences = {(spec.model.placement, spec.training.sequences_per_step): spec.model for spec in plan.runs.values()}
     precision, execution = _precision(plan, device), plan.config.execution
     needed = (
@@ -224,7 +224,7 @@ def _memory(plan: Plan, device: Device) -> Memory:
 
 
 def makespan(durations: Iterable[float], at_once: int) -> float:
-    """When the last of some jobs ends if so many run at once, and the longest ones start first."""
+    """End of the last of some jobs if `at_once` of them run at a time and the longest ones start first."""
     ends = [0.0] * at_once
     for duration in sorted(durations, reverse=True):
         heapreplace(ends, ends[0] + duration)
@@ -232,7 +232,7 @@ def makespan(durations: Iterable[float], at_once: int) -> float:
 
 
 def _taken(execution: ExecutionConfig, device: Device, devices: int) -> int:
-    """Of so many devices, those that a run takes."""
+    """Number of devices that a run uses, if `devices` are available."""
     return execution.processes if device.is_gpu else min(devices, execution.processes * execution.threads)
 
 
@@ -243,9 +243,9 @@ def _estimate(plan: Plan, runs: Sequence[Run], device: Device, devices: int) -> 
     a_run = max(taken)
     why_not = ""
     if rate is None:
-        why_not = f"how fast {precision} is on this device was never measured"
+        why_not = f"the speed of {precision} on this device is unknown: there is no measurement"
     elif a_run > devices:
-        why_not = f"a run takes {a_run} of them at once (execution.processes): give --devices {a_run} or more"
+        why_not = f"one run needs {a_run} devices (execution.processes): use --devices {a_run} or more"
     hours = device_hours = None
     if rate is not None and not why_not:
         device_hours_each = [run.flops * run.left / rate / HOUR for run in runs]
@@ -257,12 +257,12 @@ def _estimate(plan: Plan, runs: Sequence[Run], device: Device, devices: int) -> 
 
 
 def forecast(plan: Plan, devices: Sequence[Device] = (), count: int = 1) -> Forecast:
-    """What a config costs, and what of it is left to do.
+    """Cost of a config, and the part of it that is left.
 
     Args:
         plan: The config, as the workflow sees it.
-        devices: Devices to estimate for; by default all of the table that `execution.device` allows.
-        count: How many of each there are.
+        devices: Devices for the estimates; by default all of the table that `execution.device` allows.
+        count: Number of devices of each kind.
     """
     wanted = plan.config.execution.device
     chosen = devices or [device for device in DEVICES.values() if wanted in ("auto", device.kind)]

@@ -1,4 +1,4 @@
-"""Results that no config refers to any more."""
+"""Results that no config refers to."""
 
 import shutil
 from collections.abc import Collection, Iterator, Sequence
@@ -28,7 +28,7 @@ class Leftover:
         return sum(file.lstat().st_size for file in files if not file.is_dir())
 
     def remove(self) -> None:
-        """Deletes it."""
+        """Delete the file or folder."""
         if self.path.is_dir():
             shutil.rmtree(self.path)
         else:
@@ -36,7 +36,7 @@ class Leftover:
 
 
 def _unknown(kind: str, folder: Path, known: Collection[str]) -> Iterator[Leftover]:
-    """What lies in a folder under a name that is not among the known ones, hidden and lock files apart."""
+    """Content of a folder with unknown names, except hidden files and lock files."""
     if folder.is_dir():
         for path in sorted(folder.iterdir()):
             if path.name not in known and not path.name.startswith(".") and path.suffix != ".lock":
@@ -44,10 +44,10 @@ def _unknown(kind: str, folder: Path, known: Collection[str]) -> Iterator[Leftov
 
 
 def leftovers(configs: Sequence[Config]) -> list[Leftover]:
-    """Whatever lies in the results of some configs that none of them refers to.
+    """Results of some configs that none of these configs refers to.
 
-    That is runs, token stores, corpora, datasets of probes and theory, scratch folders and figures. Configs of one name
-    share their results, and keep what any of them refers to. Results of other names are left alone.
+    These may be runs, token stores, corpora, datasets, scratch folders and figures. Configs with the same name share
+    their results: a result stays if any of them refers to it. Results of other names are not considered.
     """
     found: list[Leftover] = []
     for name in sorted({config.name for config in configs}):
@@ -67,9 +67,9 @@ def leftovers(configs: Sequence[Config]) -> list[Leftover]:
 
 
 def forget_finished(plan: Plan) -> None:
-    """Remove the scratch folders of finished runs, once Snakemake has registered every job that it saw or began.
+    """Remove the scratch folders of finished runs, unless Snakemake has incomplete jobs.
 
-    Such a folder holds the finished run a second time, for a Snakemake that did not see its job end.
+    Such a folder contains a copy of the finished run, in case Snakemake missed the end of the job.
     """
     if any(INCOMPLETE.glob("*")):
         return
@@ -81,13 +81,12 @@ def forget_finished(plan: Plan) -> None:
 
 
 def refuse_while_running() -> None:
-    """Nothing is removed under a workflow's hands.
+    """Refuse to remove results while a workflow runs.
 
     Raises:
-        CollapseError: where a Snakemake holds this folder's lock.
+        CollapseError: if a Snakemake process holds the lock of this folder.
     """
     if LOCKS.is_dir() and any(LOCKS.iterdir()):
         raise CollapseError(
-            "a snakemake is at work in this folder (or was killed: then run `snakemake --unlock` first); "
-            "remove nothing until it is done"
+            "snakemake is running in this folder: wait until it ends (if it was killed, run `snakemake --unlock`)"
         )

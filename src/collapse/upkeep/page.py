@@ -1,4 +1,4 @@
-"""A forecast for people, and for machines."""
+"""A forecast as text for people and as JSON for programs."""
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,7 +34,7 @@ def size(number: float) -> str:
 
 
 def duration(hours: float | None) -> str:
-    """Hours as people say them."""
+    """Hours in a readable unit."""
     if hours is None:
         return "?"
     if hours < 1:
@@ -44,7 +44,7 @@ def duration(hours: float | None) -> str:
 
 
 def _table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Lines of a table whose first column is text, and whose others are numbers."""
+    """Lines of a table: the first column is text, the others are numbers."""
     table = Table(title=title, title_justify="left", title_style="", box=box.SIMPLE_HEAD, show_edge=False)
     for index, name in enumerate(header):
         table.add_column(name, justify="right" if index else "left", no_wrap=True)
@@ -77,7 +77,7 @@ def _summary(forecast: Forecast) -> Iterator[str]:
         f"left: {count(forecast.tokens_left)} tokens, {count(forecast.flops_left, 'FLOP')}"
     )
     if other := sum(run.standing.other_code for run in forecast.runs):
-        yield f"{other} of those done were trained by other code than there is now (docs/workflow.md)"
+        yield f"{other} of the finished runs were trained with another version of the code (docs/workflow.md)"
 
 
 def _needs(forecast: Forecast) -> Iterator[str]:
@@ -93,10 +93,10 @@ def _needs(forecast: Forecast) -> Iterator[str]:
 def _disk(forecast: Forecast) -> Iterator[str]:
     disk = forecast.disk
     rows = [
-        ("token stores", "known once made" if disk.tokens is None else size(disk.tokens)),
+        ("token stores", "known later" if disk.tokens is None else size(disk.tokens)),
         ("metrics of all runs", size(disk.stores)),
         ("probes", size(disk.probes)),
-        ("checkpoints and history of a run under way", size(disk.training)),
+        ("checkpoints and history of a running training", size(disk.training)),
     ]
     return _table("Disk", ("what", "size"), rows)
 
@@ -123,7 +123,7 @@ def _device(estimate: Estimate) -> tuple[str, ...]:
 
 def _devices(forecast: Forecast) -> Iterator[str]:
     header = ("devices", "memory of one", "speed of one", "runs at once", "until the end", "device time")
-    yield from _table("Time for the trainings that are left", header, [_device(e) for e in forecast.estimates])
+    yield from _table("Time for the remaining trainings", header, [_device(e) for e in forecast.estimates])
     for estimate in forecast.estimates:
         if estimate.why_not:
             yield f"{estimate.device.name}: {estimate.why_not}"

@@ -1,4 +1,4 @@
-"""How far each run of a config is, by the files that it has left."""
+"""Progress of each run of a config, according to its files."""
 
 import json
 import re
@@ -12,20 +12,20 @@ State = Literal["done", "resumable", "to do"]
 
 @dataclass(frozen=True)
 class Standing:
-    """How far a run is."""
+    """Progress of a run."""
 
     state: State
     step: int = 0
-    """Step that a resumable run resumes from."""
+    """Step from which a resumable run resumes."""
     other_code: bool = False
-    """Whether a finished run was trained by other code than there is now."""
+    """Whether a finished run was trained with another version of the code."""
 
     def __str__(self) -> str:
         return f"{self.state} at step {self.step}" if self.state == "resumable" else self.state
 
 
 def standing(plan: Plan, run_id: str) -> Standing:
-    """How far a run is: done with a manifest, resumable with a checkpoint of the same code.
+    """Progress of a run: done if it has a manifest, resumable if it has a checkpoint of the same code.
 
     Args:
         plan: The config.
@@ -41,7 +41,7 @@ def standing(plan: Plan, run_id: str) -> Standing:
 
 
 def _code(manifest: bytes) -> str | None:
-    """The training code's fingerprint in a run's manifest; None where it cannot be read."""
+    """Fingerprint of the training code in the manifest of a run; None if it is unreadable."""
     try:
         code: str = json.loads(manifest)["code"]
         return code

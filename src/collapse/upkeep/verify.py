@@ -1,4 +1,4 @@
-"""Whether everything finished in a results folder is still what was written there."""
+"""Checks that the finished stores of a results folder have not changed since they were written."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,21 +17,21 @@ class Verified(NamedTuple):
 
     path: Path
     problems: list[str]
-    """A phrase a file that is damaged, missing or not to be there; none where the store is whole."""
+    """One phrase per file that is damaged, missing or unexpected; empty if the store is complete."""
 
 
 def verify(results: Path) -> Iterator[Verified]:
-    """Every finished store of a results folder, its digests computed again.
+    """Check every finished store of a results folder by computing its digests again.
 
     Args:
         results: `results/<name>`.
 
     Raises:
-        CollapseError: where nothing is finished there.
+        CollapseError: if the folder has no finished store.
     """
     stores = [(manifest, check) for pattern, check in _KINDS.items() for manifest in sorted(results.glob(pattern))]
     if not stores:
-        raise CollapseError(f"{results}: nothing finished here; give a results folder, such as results/laptop")
+        raise CollapseError(f"{results}: nothing finished here; use a results folder, such as results/laptop")
     for manifest, check in stores:
         try:
             yield Verified(manifest, check(manifest))
@@ -81,4 +81,4 @@ _KINDS: dict[str, Callable[[Path], list[str]]] = {
     "probes/slices/*.json": _dataset,
     "theory/*.json": _dataset,
 }
-"""Manifests of finished stores, and what reads each."""
+"""Patterns of the manifests of finished stores, and the function that checks each kind."""
