@@ -40,9 +40,9 @@ def test_the_papers_model_has_its_180_million_parameters() -> None:
 @pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.parametrize("batch", [1, 3])
 def test_flops_agree_with_the_counter_of_torch(placement: str, checkpointing: bool, batch: int) -> None:
-    """Torch counts the whole square of scores: 2n/(n + 1) times the causal half. All else is equal to the last one.
+    """Torch counts the full square of scores: 2n/(n + 1) times the causal half. All other counts are exactly equal.
 
-    It cannot count what a fused kernel does, so attention runs as plain matrix products here.
+    It cannot count the operations of a fused kernel, so attention runs as plain matrix products here.
     """
     model = SMALL.model_copy(update={"placement": placement})
     decoder = Decoder(model)
