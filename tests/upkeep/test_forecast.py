@@ -125,7 +125,7 @@ def test_the_devices_that_the_config_allows(make_plan: Any) -> None:
 
 
 def test_an_unknown_device_is_rejected() -> None:
-    with pytest.raises(CollapseError, match=r"--device tpu: .* xeon-core, a100, h100, h200"):
+    with pytest.raises(CollapseError, match=r"--device tpu: .*xeon-core, a100, h100, h200"):
         device("tpu")
 
 
