@@ -24,12 +24,11 @@ results: $(READY) ## make all results of a config; the report is results/<name>/
 test: $(READY) ## run all tests
 	python -m pytest $(ARGS)
 
-lint: $(READY) ## check style, types and the workflow
+lint: $(READY) ## check style and types
 	ruff check .
 	ruff format --check .
 	mypy
 	snakefmt --check Snakefile workflow
-	snakemake --lint
 
 bench: $(READY) ## measure the cost of recording and probes, and the speed relative to Hugging Face's Llama
 	python bench/run.py

@@ -32,9 +32,10 @@ if importlib.util.find_spec("numba") is None:  # it compiles the loops for CPUs,
 from gpu_run import collapse_run  # noqa: E402
 from plain import Plain  # noqa: E402
 
+from collapse.config.execution import ExecutionConfig  # noqa: E402
 from collapse.config.model import ModelConfig  # noqa: E402
 from collapse.config.root import load  # noqa: E402
-from collapse.config.training import ExecutionConfig, TrainingConfig  # noqa: E402
+from collapse.config.training import TrainingConfig  # noqa: E402
 from collapse.model.decoder import Decoder  # noqa: E402
 from collapse.model.hugging_face import llama_config  # noqa: E402
 from collapse.pipeline.cost import flops, memory  # noqa: E402

@@ -20,15 +20,15 @@ import torch
 from numpy.typing import NDArray
 from plain import Plain
 
+from collapse.config.execution import ExecutionConfig
 from collapse.config.model import ModelConfig
 from collapse.config.root import Config
 from collapse.config.run import DataSpec, RunSpec
-from collapse.config.training import ExecutionConfig
 from collapse.corpus.batches import Batches
 from collapse.corpus.frequencies import frequency_loss, frequency_loss_per_sequence
 from collapse.model.decoder import Decoder
 from collapse.recording.recorder import Recorder, means_and_sums, unpack
-from collapse.training.schedule import learning_rate_factor
+from collapse.training.learning_rate import learning_rate_factor
 
 STORES = ("zarr", "xarray", "pandas")
 COMMAND = ("deepspeed", "numba", "filelock", *STORES)

@@ -33,9 +33,9 @@ import numpy as np
 import torch
 from recipes import Modular, ModuleHooks, RetainGrad
 
+from collapse.config.execution import ExecutionConfig
 from collapse.config.root import load
 from collapse.config.run import RunSpec
-from collapse.config.training import ExecutionConfig
 from collapse.corpus.store import SplitManifest, TokenManifest, TokenStore
 from collapse.launch.group import start_distributed
 from collapse.launch.memory import keep_freed_memory

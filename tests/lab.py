@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from collapse.config.execution import ExecutionConfig
 from collapse.config.run import RunSpec
-from collapse.config.training import ExecutionConfig
 from collapse.corpus.frequencies import frequency_distribution
 from collapse.corpus.store import TokenStore
 from collapse.launch.job import TrainingJob

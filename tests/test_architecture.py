@@ -129,6 +129,18 @@ def test_rules_are_few_and_short() -> None:
     assert len(commands) == len(rules) - 2 and all(len(command) <= 120 for command in commands)
 
 
+def test_snakemake_lints_nothing_else() -> None:
+    """One environment serves all rules. The config's copy is no parameter: what a job needs of it is its `spec`."""
+    root = PACKAGE.parents[1]
+    command = [sys.executable, "-m", "snakemake", "--lint", "--nolock"]
+    found = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    titles = set(re.findall(r"^    \* (.*?):?$", found.stderr, flags=re.MULTILINE))
+    assert titles == {
+        "Specify a conda environment or container for each rule.",
+        "Shell command directly uses variable CONFIG from outside of the rule",
+    }
+
+
 def test_tests_mirror_the_package() -> None:
     tests = Path(__file__).parent
     assert not {module for module in FLOORS if (PACKAGE / module).is_dir() and not (tests / module).is_dir()}

@@ -13,14 +13,30 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "results/README.md",
     ROOT / "config/README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
     *sorted((ROOT / "docs").glob("*.md")),
 ]
+TEXTS = [*PAGES, *(ROOT / "src").rglob("*.py"), *(ROOT / "workflow").rglob("*.smk"), *(ROOT / "bench").glob("*.py")]
+FOLDERS = ["", "src/collapse", "workflow", "tests"]
+"""Where a file that a text names may start, besides beside the text."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         assert link.startswith("https://") or (page.parent / link).exists(), link
+
+
+def test_files_named_exist() -> None:
+    """A path in backquotes names a file of the project, such as `model/norm.py`, also with `:name` behind it."""
+    missing = [
+        (str(text.relative_to(ROOT)), name)
+        for text in TEXTS
+        for name in re.findall(r"`([\w./-]+\.(?:py|smk|md|sh))(?::[\w.]+)?`", text.read_text())
+        if not any((folder / name).exists() for folder in (text.parent, *(ROOT / start for start in FOLDERS)))
+    ]
+    assert missing == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

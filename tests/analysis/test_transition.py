@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from collapse.analysis.transition import Transition, find_transition, loss_before
 from collapse.config.analysis import AnalysisConfig
-from collapse.config.training import RecordConfig
+from collapse.config.record import RecordConfig
 
 CONFIG = AnalysisConfig()
 LEVEL = 0.25

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 from scipy.stats import t as student_t
 
-from collapse.analysis.statistics import Measured, over_seeds
+from collapse.analysis.uncertainty import Measured, over_seeds
 from collapse.claims.judging import Range
 
 numbers = st.floats(-10, 10)

@@ -3,8 +3,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collapse.config.execution import ExecutionConfig
 from collapse.config.root import load, parse
-from collapse.config.training import ExecutionConfig
 
 
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(1, 64))

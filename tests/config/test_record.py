@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapse.config.training import RecordConfig
+from collapse.config.record import RecordConfig
 
 
 @given(st.integers(1, 200), st.integers(1, 50), st.data())

@@ -7,8 +7,8 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from collapse.config.execution import ExecutionConfig
 from collapse.config.model import ModelConfig
-from collapse.config.training import ExecutionConfig
 from collapse.model.decoder import Decoder
 from collapse.pipeline.cost import (
     CUDA,

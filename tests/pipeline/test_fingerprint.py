@@ -167,6 +167,8 @@ def test_a_training_does_not_depend_on_how_it_is_launched() -> None:
         ("launch/locks.py", "another process is training this run", "this run is being trained", False),
         ("launch/deadline.py", "MARGIN = 1.5", "MARGIN = 2", False),
         ("progress.py", "{desc}", "", False),
+        ("errors.py", "the disk is full", "no space is left", False),
+        ("config/execution.py", "log_seconds: PositiveReal = 5.0", "log_seconds: PositiveReal = 9.0", False),
         ("training/checkpoint.py", "the checkpoint belongs to run", "this is run", False),
         ("training/loop.py", "resuming from", "continuing from", False),
         ("training/engine.py", '{"stage": 1}', '{"stage": 2}', True),

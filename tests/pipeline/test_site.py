@@ -9,7 +9,7 @@ import yaml
 from pydantic import ValidationError
 
 from collapse.config.base import ConfigError
-from collapse.config.training import ExecutionConfig
+from collapse.config.execution import ExecutionConfig
 from collapse.pipeline.site import Site, load_site
 
 ROOT = Path(__file__).parents[2]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import torch.distributed as dist
 
+from collapse.config.execution import ExecutionConfig
 from collapse.config.run import RunSpec
-from collapse.config.training import ExecutionConfig
 from collapse.corpus.store import TokenStore
 from collapse.launch.group import start_distributed
 from collapse.training.checkpoint import Identity

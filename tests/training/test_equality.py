@@ -16,10 +16,10 @@ import torch
 import xarray as xr
 from torch.nn import functional
 
+from collapse.config.execution import ExecutionConfig
 from collapse.config.model import ModelConfig
 from collapse.config.root import load
 from collapse.config.run import RunSpec
-from collapse.config.training import ExecutionConfig
 from collapse.model.decoder import Decoder
 from collapse.model.norm import residual_norm
 from collapse.recording.recorder import Recorder
@@ -27,9 +27,9 @@ from collapse.recording.statistics import METRICS
 from collapse.recording.taps import GRADIENT_SCALE
 from collapse.store.read import open_run
 from collapse.training.engine import parameter_groups
+from collapse.training.learning_rate import learning_rate_factor
 from collapse.training.loop import batches_of
 from collapse.training.measurements import Pending
-from collapse.training.schedule import learning_rate_factor
 
 Train = Callable[..., xr.Dataset]
 

@@ -10,7 +10,7 @@ import numpy as np
 import psutil
 import pytest
 
-from collapse.config.training import ExecutionConfig
+from collapse.config.execution import ExecutionConfig
 from collapse.errors import CollapseError
 from collapse.launch.command import crowded
 from collapse.launch.job import TrainingJob, read_job

@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from collapse.analysis.statistics import (
+from collapse.analysis.uncertainty import (
     SMALLEST_SAMPLE,
     Measured,
     NotMeasured,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import xarray as xr
 
-from collapse.analysis.statistics import Measured, select
+from collapse.analysis.uncertainty import Measured, select
 from collapse.checks.statements import RELATIONS, Comparison, Relation, excess
 from collapse.claims.judging import SAMPLED, Claim, Range
 

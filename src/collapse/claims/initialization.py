@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from scipy.stats import spearmanr
 
-from collapse.analysis.statistics import (
+from collapse.analysis.uncertainty import (
     Measured,
     NotMeasured,
     by_jackknife,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from collapse.analysis.statistics import Measured, NotMeasured, half_width
+from collapse.analysis.uncertainty import Measured, NotMeasured, half_width
 from collapse.claims.table import ClaimRow, Verdict
 
 SAMPLED = 4.0

@@ -6,7 +6,7 @@ Unless a function names another setting: text as input, standard variance, a = 0
 import numpy as np
 import xarray as xr
 
-from collapse.analysis.statistics import SMALLEST_SAMPLE, Measured, NotMeasured, by_jackknife, over_seeds
+from collapse.analysis.uncertainty import SMALLEST_SAMPLE, Measured, NotMeasured, by_jackknife, over_seeds
 from collapse.claims.initialization import at_standard
 from collapse.claims.judging import Claim, Range
 from collapse.theory.normalization import rms_similarity_bounds

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from collapse.analysis.statistics import Measured, NotMeasured, over_seeds
+from collapse.analysis.uncertainty import Measured, NotMeasured, over_seeds
 from collapse.claims.judging import SAMPLED, Claim, Range
 from collapse.store.dataset import spec_of
 from collapse.theory.attention import f1

@@ -9,13 +9,15 @@ from pydantic import Field, ValidationError
 from collapse.config.analysis import AnalysisConfig
 from collapse.config.base import ConfigError, Section, describe, read_yaml
 from collapse.config.corpus import CorpusConfig
+from collapse.config.execution import ExecutionConfig
 from collapse.config.figures import FiguresConfig
 from collapse.config.grid import GridConfig, GridRun
 from collapse.config.model import ModelConfig
 from collapse.config.probe import MonteCarloConfig, ProbeConfig
+from collapse.config.record import RecordConfig
 from collapse.config.run import DataSpec, RunSpec
 from collapse.config.tokens import TokensConfig
-from collapse.config.training import ExecutionConfig, RecordConfig, TrainingConfig
+from collapse.config.training import TrainingConfig
 
 
 class Config(Section):

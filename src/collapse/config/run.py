@@ -8,8 +8,9 @@ from collapse.config.base import Section
 from collapse.config.corpus import CorpusConfig
 from collapse.config.identity import digest, number_label
 from collapse.config.model import ModelConfig
+from collapse.config.record import RecordConfig
 from collapse.config.tokens import TokensConfig, TrainedTokenizer
-from collapse.config.training import RecordConfig, TrainingConfig
+from collapse.config.training import TrainingConfig
 
 
 class DataSpec(Section):

@@ -8,7 +8,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from collapse.analysis.statistics import half_width, share_of_gap
+from collapse.analysis.uncertainty import half_width, share_of_gap
 from collapse.config.figures import FiguresConfig
 from collapse.figures.family import AT_INITIALIZATION, Family
 from collapse.figures.labels import PLACEMENTS

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from collapse.config.training import ExecutionConfig
+from collapse.config.execution import ExecutionConfig
 from collapse.errors import CollapseError, say
 from collapse.launch.job import TrainingJob
 from collapse.launch.launcher import start

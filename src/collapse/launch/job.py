@@ -8,8 +8,8 @@ from pydantic import Field, ValidationError
 from pydantic_core import from_json
 
 from collapse.config.base import Section, describe
+from collapse.config.execution import ExecutionConfig
 from collapse.config.run import RunSpec
-from collapse.config.training import ExecutionConfig
 from collapse.errors import CollapseError
 
 

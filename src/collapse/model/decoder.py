@@ -76,7 +76,7 @@ class Layer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """The decoder of SPEC section 1.
+    """The decoder of the paper's section 2.
 
     The stack is a chain of boundaries: boundary 0 behind the embedding, boundary j behind sublayer j. Each adds the
     branch to the residual, normalizes, and hands on; `norms[j]` is its RMSNorm gain, the last one that of X^H.

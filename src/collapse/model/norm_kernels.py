@@ -1,6 +1,6 @@
 """The boundary as compiled loops, for float32 on a CPU: everything is measured in the passes made anyway.
 
-The loops are compiled on first use, in about a second, and kept in numba's cache. `boundary.py` has the same in torch
+The loops are compiled on first use, in about a second, and kept in numba's cache. `norm.py` has the same in torch
 operations, for every other device and precision and for many threads; the two agree within rounding.
 """
 

@@ -1,17 +1,17 @@
 """Parameters, floating-point operations, memory and disk of jobs, from the config alone.
 
-Shapes as in SPEC section 1: B sequences of n tokens, width d, L layers, H heads, SwiGLU width d_ff, vocabulary v.
+Shapes: B sequences of n tokens, width d, L layers, H heads, SwiGLU width d_ff, vocabulary v.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
+from collapse.config.execution import ExecutionConfig
 from collapse.config.model import ModelConfig
 from collapse.config.probe import settings
 from collapse.config.root import Config
 from collapse.config.run import RunSpec
-from collapse.config.training import ExecutionConfig
-from collapse.pipeline.sizes import BLOCK_ROWS, CHUNK_TOKENS
+from collapse.pipeline.blocks import BLOCK_ROWS, CHUNK_TOKENS
 
 Precision = Literal["fp32", "bf16"]
 

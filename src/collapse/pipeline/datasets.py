@@ -101,7 +101,7 @@ DATASETS: dict[str, Dataset] = {
         minutes=720,
         reads_tokens=True,
         seeds=lambda config: config.probe.initializations,
-        join="probes.attention",
+        join="probes.attention_errors",
         keeps_slices=False,
     ),
     "approximations": Dataset(

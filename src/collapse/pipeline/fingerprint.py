@@ -1,9 +1,9 @@
 """The code fingerprint of a stage: a digest of all code of this package that can change the results of the stage.
 
 It follows the imports of the stage's module statically: it parses files and never imports them. Parts that cannot
-change a number do not count: comments, docstrings, formatting, messages (the arguments of a raised exception, the
-message of an assertion, statements that call `say`), `if TYPE_CHECKING:` blocks, and the stubs that list the names of a
-lazy package (a test checks that no module of the package imports a name through such a stub).
+change a number do not count: the modules in `SILENT`, comments, docstrings, formatting, messages (the arguments of a
+raised exception, the message of an assertion, statements that call `say`), `if TYPE_CHECKING:` blocks, and the stubs
+that list the names of a lazy package (a test checks that no module of the package imports a name through such a stub).
 """
 
 import ast
@@ -16,6 +16,8 @@ from typing import Any
 PACKAGE = Path(__file__).resolve().parents[1]
 """Folder of the package."""
 
+SILENT = {"collapse.config.execution", "collapse.errors", "collapse.progress"}
+"""Modules that change no number: how trainings are executed, and what a user is told."""
 _NO_DATA = {".py", ".pyc", ".pyi", ".typed"}
 
 
@@ -144,7 +146,7 @@ def fingerprint(module: str, package: Path = PACKAGE) -> str:
         raise ModuleNotFoundError(f"the package {package.name} has no module {module}")
     total = hashlib.sha256()
     folders = set()
-    for name in closure(module, package):
+    for name in sorted(set(closure(module, package)) - SILENT):
         path = module_file(name, package)
         assert path is not None
         folders.add(path.parent)

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from collapse.config.corpus import CorpusConfig, ShardCorpus
+from collapse.config.execution import ExecutionConfig
 from collapse.config.identity import canonical_json, digest
 from collapse.config.root import Config, parse
 from collapse.config.run import DataSpec, RunSpec
 from collapse.config.tokens import FileTokenizer
-from collapse.config.training import ExecutionConfig
 from collapse.files import write_atomic
 from collapse.pipeline.datasets import DATASETS
 from collapse.pipeline.fingerprint import fingerprint

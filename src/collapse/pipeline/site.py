@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, ValidationError
 
 from collapse.config.base import ConfigError, PositiveInt, Section, describe, read_yaml
-from collapse.config.training import ExecutionConfig
+from collapse.config.execution import ExecutionConfig
 from collapse.pipeline.cost import training_memory
 from collapse.pipeline.plan import Plan
 

@@ -13,7 +13,7 @@ from collapse.config.model import PlacementName
 from collapse.config.probe import InputName, Sweep, VarianceTarget, settings
 from collapse.model.decoder import Layer
 from collapse.model.placements import PLACEMENTS
-from collapse.pipeline.sizes import CHUNK_TOKENS
+from collapse.pipeline.blocks import CHUNK_TOKENS
 from collapse.probes.network import Network, attention_branch
 from collapse.probes.stack import StackSpec, measure_seeds, window_of
 from collapse.recording.statistics import SUBLAYERS, rms_spread

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collapse.pipeline.sizes import BLOCK_ROWS
+from collapse.pipeline.blocks import BLOCK_ROWS
 
 Array = NDArray[Any]
 

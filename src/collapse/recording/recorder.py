@@ -41,7 +41,7 @@ class _Buffers(NamedTuple):
 
 
 class Recorder:
-    """Collects the quantities of SPEC section 2 from every micro-batch of a step, and stays on the device.
+    """Collects the quantities of docs/metrics.md from every micro-batch of a step, and stays on the device.
 
     Forward statistics are means over sequences, hence over micro-batches and ranks of equal size. Squared gradient
     norms are sums over them. A step is: any number of micro-batches, each a forward pass, a

@@ -25,7 +25,7 @@ COMPLETED = "completed"
 def dataset(
     spec: RunSpec, history: History, stop: int, run_values: Mapping[str, float], provenance: Any, ended: str
 ) -> xr.Dataset:
-    """The Dataset of SPEC section 2: dims step, layer, sublayer; every variable with long_name and units.
+    """The Dataset of docs/metrics.md: dims step, layer, sublayer; every variable with long_name and units.
 
     Args:
         spec: the whole spec of the run, stored in the attributes.

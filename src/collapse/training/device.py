@@ -5,7 +5,8 @@ from typing import Literal
 
 import torch
 
-from collapse.config.training import ExecutionConfig, TrainingConfig
+from collapse.config.execution import ExecutionConfig
+from collapse.config.training import TrainingConfig
 from collapse.errors import CollapseError
 
 

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 
-from collapse.config.training import ExecutionConfig, TrainingConfig
+from collapse.config.execution import ExecutionConfig
+from collapse.config.training import TrainingConfig
 from collapse.model.decoder import Decoder
 from collapse.training.device import Device
-from collapse.training.schedule import learning_rate_factor
+from collapse.training.learning_rate import learning_rate_factor
 
 
 def parameter_groups(decoder: Decoder, weight_decay: float) -> list[dict[str, Any]]:

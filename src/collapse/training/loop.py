@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from collapse.config.execution import ExecutionConfig
 from collapse.config.run import RunSpec
-from collapse.config.training import ExecutionConfig
 from collapse.corpus.batches import Batches, windows
 from collapse.corpus.frequencies import entropy, frequency_loss, frequency_loss_per_sequence
 from collapse.corpus.store import TokenStore
@@ -25,9 +25,9 @@ from collapse.store.publish import COMPLETED
 from collapse.training import checkpoint
 from collapse.training.device import Device
 from collapse.training.engine import build_engine, global_gradient_norm, sublayer_gradient_sq
+from collapse.training.learning_rate import learning_rate_factor
 from collapse.training.measurements import Pending
 from collapse.training.overseer import Overseer
-from collapse.training.schedule import learning_rate_factor
 
 Array = NDArray[np.int64]
 

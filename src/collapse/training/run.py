@@ -4,8 +4,8 @@ from pathlib import Path
 
 import torch.distributed as dist
 
+from collapse.config.execution import ExecutionConfig
 from collapse.config.run import RunSpec
-from collapse.config.training import ExecutionConfig
 from collapse.corpus.store import TokenStore
 from collapse.provenance import provenance
 from collapse.store.publish import COMPLETED, dataset, publish

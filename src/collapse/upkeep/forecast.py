@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from heapq import heapreplace
 from pathlib import Path
 
+from collapse.config.execution import ExecutionConfig
 from collapse.config.probe import settings
 from collapse.config.run import DataSpec
-from collapse.config.training import ExecutionConfig
 from collapse.pipeline.cost import (
     CHECKPOINTS_KEPT,
     FP32,

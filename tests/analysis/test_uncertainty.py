@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 from scipy.stats import t as student_t
 
-from collapse.analysis.statistics import (
+from collapse.analysis.uncertainty import (
     GAPS,
     LEVEL,
     Measured,

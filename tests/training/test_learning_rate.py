@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapse.config.training import TrainingConfig
-from collapse.training.schedule import learning_rate_factor
+from collapse.training.learning_rate import learning_rate_factor
 
 
 def training(**changes: object) -> TrainingConfig:

@@ -9,8 +9,8 @@ import xarray as xr
 
 from collapse.corpus.store import TokenStore
 from collapse.errors import CollapseError
-from collapse.probes import attention, attention_sums, triangle
-from collapse.probes.attention import ERRORS, VARIABLES, prefix_bias, reduce_slices
+from collapse.probes import attention_errors, attention_sums, triangle
+from collapse.probes.attention_errors import ERRORS, VARIABLES, prefix_bias, reduce_slices
 from collapse.probes.attention_sums import SUMS, Initializations, Spec
 from collapse.probes.jackknife import jackknife_error
 from collapse.probes.network import Network, read_window
@@ -208,7 +208,7 @@ def command(spec, byte_tokens, tmp_path):
 def reduce(tmp_path):
     def run(*slices):
         out = tmp_path / "attention.zarr"
-        join_slices(attention, slices, out, {"code": "def"})
+        join_slices(attention_errors, slices, out, {"code": "def"})
         return load_dataset(out)
 
     return run

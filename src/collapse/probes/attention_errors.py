@@ -68,7 +68,7 @@ class Sums(NamedTuple):
         return Sums(self.p - block.p, self.pxxp - block.pxxp, self.xx - block.xx, self.seeds - block.seeds)
 
 
-def measure(sums: Sums, model: ModelConfig) -> tuple[float, float, float]:
+def errors_of(sums: Sums, model: ModelConfig) -> tuple[float, float, float]:
     """Prefix error, delta_attn and delta_proj of the means over some initializations."""
     n, count = model.sequence_length, sums.seeds * model.heads
     positions = np.arange(1, n + 1)
@@ -111,9 +111,9 @@ def reduce_slices(slices: Sequence[xr.Dataset], model: ModelConfig) -> xr.Datase
         total = Sums.read(slices[0], layer)
         for data in slices[1:]:
             total = total.plus(Sums.read(data, layer))
-        whole[layer] = measure(total, model)
+        whole[layer] = errors_of(total, model)
         for block, data in enumerate(slices if blocks > 1 else []):
-            without[block, layer] = measure(total.minus(Sums.read(data, layer)), model)
+            without[block, layer] = errors_of(total.minus(Sums.read(data, layer)), model)
         progress.update(layer + 1, (layer + 1) / layers)
     sizes = [data.sizes["seed"] for data in slices]
     error_se = jackknife_error(whole, without, sizes)

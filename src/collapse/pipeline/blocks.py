@@ -1,4 +1,4 @@
-"""Sizes that both a computation and its memory forecast use."""
+"""How large the blocks are in which probes compute: their memory forecast needs it too."""
 
 CHUNK_TOKENS = 8192
 """Most tokens that the increments pass through a layer at once, unless a single sequence is longer."""
