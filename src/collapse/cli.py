@@ -25,6 +25,8 @@ JOBS = "Jobs of the workflow: `make results` runs them all"
 
 ConfigFile = Annotated[Path, typer.Option(help="The config.")]
 ConfigFiles = Annotated[list[Path], typer.Option("--configfile", help="A config; repeat for several.")]
+CorpusId = Annotated[str | None, typer.Option(help="A corpus of the config; by default the one that runs read.")]
+TokensId = Annotated[str | None, typer.Option(help="A token store of the config; by default the one that runs read.")]
 Log = Annotated[Path | None, typer.Option(help="Also append all output to this file.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads; by default those of the config.")]
 
@@ -52,8 +54,8 @@ def _job(work: Callable[[], None], *logs: Path | None) -> None:
 
 
 @app.command(rich_help_panel=JOBS)
-def corpus(corpus_id: str | None = None, configfile: ConfigFile = DEFAULT, log: Log = None) -> None:
-    """Fetch the sample corpus, by default that of the runs."""
+def corpus(corpus_id: CorpusId = None, configfile: ConfigFile = DEFAULT, log: Log = None) -> None:
+    """Fetch the sample corpus."""
 
     def work() -> None:
         plan = Plan(load(configfile))
@@ -63,8 +65,8 @@ def corpus(corpus_id: str | None = None, configfile: ConfigFile = DEFAULT, log: 
 
 
 @app.command(rich_help_panel=JOBS)
-def tokenizer(tokens_id: str | None = None, configfile: ConfigFile = DEFAULT, log: Log = None) -> None:
-    """Train or fetch the tokenizer of a token store, by default that of the runs."""
+def tokenizer(tokens_id: TokensId = None, configfile: ConfigFile = DEFAULT, log: Log = None) -> None:
+    """Train the tokenizer of a token store, or fetch it. Needs the text: a corpus or the config's own files."""
 
     def work() -> None:
         plan = Plan(load(configfile))
@@ -76,9 +78,9 @@ def tokenizer(tokens_id: str | None = None, configfile: ConfigFile = DEFAULT, lo
 
 @app.command(rich_help_panel=JOBS)
 def tokenize(
-    tokens_id: str | None = None, threads: Threads = None, configfile: ConfigFile = DEFAULT, log: Log = None
+    tokens_id: TokensId = None, threads: Threads = None, configfile: ConfigFile = DEFAULT, log: Log = None
 ) -> None:
-    """Write a token store, by default that of the runs."""
+    """Write a token store. Needs its tokenizer."""
 
     def work() -> None:
         plan = Plan(load(configfile))
@@ -95,7 +97,7 @@ def train(
     configfile: ConfigFile = DEFAULT,
     log: Log = None,
 ) -> None:
-    """Train a run, or resume it from its last checkpoint."""
+    """Train a run, or resume it from its last checkpoint. Needs the token store; leaves a finished run as it is."""
 
     def work() -> None:
         plan = Plan(load(configfile))
@@ -122,11 +124,11 @@ def probe(
         plan = Plan(load(configfile))
         slices = plan.slices(_known("dataset", dataset, [*DATASETS], configfile))
         count = threads or plan.threads(dataset)
-        if join and slices:
+        if join and slices and seeds is None:
             jobs.join(plan, dataset, count)
-        elif seeds is None and not slices:
+        elif seeds is None and not slices and not join:
             jobs.measure(plan, dataset, None, count)
-        elif seeds in slices:
+        elif seeds in slices and not join:
             jobs.measure(plan, dataset, seeds, count)
         else:
             wanted = " or ".join([*(f"--seeds {first} {last}" for first, last in slices), "--join"])
@@ -213,7 +215,7 @@ def gc(
     configfile: ConfigFiles = [],  # noqa: B006 - typer needs a list for an option that can be repeated
     remove: Annotated[bool, typer.Option("--remove", help="Delete the listed results.")] = False,
 ) -> None:
-    """List results that no config refers to: runs, token stores, corpora, datasets, scratch folders, figures.
+    """List what no config refers to any more: runs, datasets, token stores, corpora, scratch folders, figures.
 
     By default it considers all of config/*.yaml, and only results with the names of these configs.
     """

@@ -87,6 +87,14 @@ def test_kill_and_resume_is_bit_identical(lab, wreck: Path, undisturbed: str) ->
     assert [path.name for path in (wreck / "scratch" / "run").iterdir()] == ["finished"]
 
 
+def test_a_finished_run_is_not_trained_again(lab, wreck: Path, undisturbed: str) -> None:
+    assert resume(lab, wreck).returncode == 0
+    shutil.rmtree(wreck / "scratch" / "run" / "finished")
+    again = resume(lab, wreck)
+    assert again.returncode == 0 and "already trained to its end; delete" in again.stderr
+    assert digest(wreck) == tree_digest(wreck / "run" / "metrics.zarr") == undisturbed
+
+
 def test_a_finished_run_whose_outputs_were_deleted_is_published_again(lab, wreck: Path, undisturbed: str) -> None:
     """Snakemake deletes them at its next start if it was killed before its job ended."""
     assert resume(lab, wreck).returncode == 0

@@ -23,6 +23,8 @@ from collapse.training.device import choose_device
 def train(job: TrainingJob) -> None:
     """Train a run or resume it, deliver it, and clear its scratch folder of all but the finished run.
 
+    A run that this code has delivered whole is left as it is.
+
     The finished run stays in the scratch folder, hard-linked and so at no cost, until the whole workflow has succeeded:
     if Snakemake is killed while the training runs to its end, it deletes the outputs of that job at the next start.
 
@@ -42,6 +44,9 @@ def train(job: TrainingJob) -> None:
     job.scratch.mkdir(parents=True, exist_ok=True)
     lock_file = job.scratch.with_name(job.scratch.name + ".lock")
     with only_one(lock_file, 0 if allocation is None else PATIENCE_SECONDS):
+        if _is_whole(job.out, job.code):
+            say(f"{run_id}: already trained to its end; delete {job.out} to train it again")
+            return
         finished = job.scratch / FINISHED
         if _is_whole(finished, job.code):
             say(f"{run_id}: an earlier start trained this run to its end; delivering what it left")

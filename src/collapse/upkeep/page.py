@@ -62,7 +62,7 @@ def _runs(forecast: Forecast) -> Iterator[str]:
          size(run.store_bytes))
         for run in forecast.runs
     ]  # fmt: skip
-    return _table("Runs", ("run", "state", "steps", "tokens", "operations", "metrics"), rows)
+    return _table("Runs", ("run", "state", "steps", "tokens", "operations", "metrics on disk"), rows)
 
 
 def _summary(forecast: Forecast) -> Iterator[str]:
@@ -122,8 +122,12 @@ def _device(estimate: Estimate) -> tuple[str, ...]:
 
 
 def _devices(forecast: Forecast) -> Iterator[str]:
-    header = ("devices", "memory of one", "speed of one", "runs at once", "until the end", "device time")
-    yield from _table("Time for the remaining trainings", header, [_device(e) for e in forecast.estimates])
+    header = ("devices", "memory of one", "speed of one", "runs at once", "time", "time x devices")
+    yield from _table(
+        "Time for the trainings that are left (without probes and figures)",
+        header,
+        [_device(e) for e in forecast.estimates],
+    )
     for estimate in forecast.estimates:
         if estimate.why_not:
             yield f"{estimate.device.name}: {estimate.why_not}"
