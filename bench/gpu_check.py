@@ -186,7 +186,7 @@ def main() -> None:
     print(f"{card}, PyTorch {torch.__version__}, {time.strftime('%Y-%m-%d')}")
     peak = peak_flops(card)
     if math.isnan(peak):
-        print(f"{card}: not in the table of peaks (src/collapse/planning/devices.py), so there is no utilisation")
+        print(f"{card}: not in the table of peaks (src/collapse/upkeep/devices.py), so there is no utilisation")
     torch.manual_seed(0)
     speed = Speed(model, config.training, device, options.tiny)
     for contestant in (speed.decoders, speed.hugging_face):
