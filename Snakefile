@@ -20,7 +20,7 @@ try:
 except ConfigError as error:
     raise WorkflowError(str(error)) from None
 
-# The config as it is now: an edit while jobs wait concerns the next start.
+# The config as it is now: on one machine, an edit while jobs wait concerns the next start.
 CONFIG = PLAN.snapshot()
 
 

@@ -1,4 +1,7 @@
-"""Token similarity and token diversity of sequences, for numpy arrays and torch tensors."""
+"""Token similarity and token diversity of sequences, for numpy arrays and torch tensors.
+
+Runs and probes hold sums instead of sequences; `recording/statistics.py` has the same formula of these sums.
+"""
 
 from typing import Any, TypeVar, cast
 

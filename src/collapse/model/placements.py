@@ -1,4 +1,4 @@
-"""Placements: how a sublayer meets its residual and its norm. To add one, add a class and name it in `PLACEMENTS`."""
+"""Placements: how a sublayer meets its residual and its norm. docs/extending.md says how to add one."""
 
 from typing import Protocol
 

@@ -25,7 +25,7 @@ from collapse.pipeline.paths import ResultPaths, results
 
 T = TypeVar("T")
 SNAPSHOTS = Path(".snakemake/collapse")
-"""Copies of the config for the jobs, as Snakemake read it: later edits affect only the next start."""
+"""Copies of the config for the jobs, as Snakemake read it: on one machine, later edits affect only the next start."""
 
 
 class Plan:

@@ -20,7 +20,7 @@ SITE = Path("config/site.yaml")
 """Path of the file, relative to the folder of the project."""
 EXAMPLE = "config/site.example.yaml"
 LEAST_MINUTES = 60
-"""Least `max_minutes`: the largest total time of a group of jobs in workflow/profiles/."""
+"""Least `max_minutes`: the largest total time of a group of jobs (profiles/default/)."""
 
 _TAKEN = {
     "--account": "account",

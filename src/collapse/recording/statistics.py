@@ -1,6 +1,7 @@
 """The table of recorded quantities: names, meanings, units, and how each follows from what the taps collect.
 
-To add a metric, add one entry here: it then appears in every store, in `open_run` and in the docs. Functions use
+To add a metric that follows from what is collected already, add one entry here: it then appears in every store, in
+`open_run` and in the docs (docs/extending.md says what other metrics need). Functions use
 tensor methods only, so that stores can be read, and this table imported, without torch.
 
 Sublayers are numbered j = 1..2L through the stack (attention, ffn, attention, ...). Boundary j lies behind sublayer j
