@@ -83,10 +83,12 @@ class Project:
         """Jobs that would run, `all` left out."""
         ran = self.snakemake("--dry-run", "--cores=2", "--workflow-profile=none", f"--configfile={configfile}")
         assert ran.returncode == 0, ran.stdout
-        blocks = re.findall(r"^rule (\w+):\n((?:    .*\n)+)", ran.stdout, flags=re.MULTILINE)
+        blocks = re.findall(
+            r"^( *)rule (\w+):\n((?:\1    .*\n)+)", ran.stdout, flags=re.MULTILINE
+        )  # a group's are indented
         jobs = []
-        for rule, block in blocks:
-            fields = dict(re.findall(r"^    (\w+): (.*)$", block, flags=re.MULTILINE))
+        for _, rule, block in blocks:
+            fields = dict(re.findall(r"^ +(\w+): (.*)$", block, flags=re.MULTILINE))
             if rule != "all":
                 jobs.append(Job(rule, fields["output"].split(", ")[0], fields["reason"]))
         assert bool(jobs) != ("Nothing to be done" in ran.stdout), ran.stdout

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,9 @@ def attempt(task: dict[str, Any]) -> dict[str, Any]:
     started, seconds = time.monotonic(), task.get("seconds")
 
     def seen() -> set[Path]:
-        return set(Path(task["under"]).glob(task["sight"])) if "sight" in task else set()
+        with suppress(FileNotFoundError):  # a folder may be removed while it is read
+            return set(Path(task["under"]).glob(task["sight"])) if "sight" in task else set()
+        return set()
 
     before = seen()
     process = os.fork()

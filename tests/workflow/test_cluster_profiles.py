@@ -138,7 +138,7 @@ def shares_a_job(rule: str, output: Path) -> bool:
 def test_what_groups_of_the_paper_ask_for(clean: Any, made: str) -> None:
     options = ("--configfile=config/paper.yaml", "--rerun-triggers=mtime", "--quiet=host")
     planned = clean.snakemake("--dry-run", *ONE_MACHINE, *options).stdout
-    for rule, outputs in re.findall(r"^rule (\w+):\n(?:    .*\n)*?    output: (.*)\n", planned, flags=re.MULTILINE):
+    for rule, outputs in re.findall(r"^ *rule (\w+):\n(?:    .*\n)*? +output: (.*)\n", planned, flags=re.MULTILINE):
         for path in (clean.folder / output for output in outputs.split(", ")):
             if not shares_a_job(rule, path) or (made == "checks" and path.stem in CHECKS):
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -197,7 +197,7 @@ def test_every_state_of_slurm_is_known(tmp_path: Path) -> None:
 def test_every_group_has_a_size() -> None:
     """One rule's figures are in two groups; the sizes stand once, in the profile that is always loaded."""
     rules = "".join(path.read_text() for path in ROOT.glob("workflow/rules/*.smk"))
-    named = set(re.findall(r'^    group: .*?"(\w+)"$', rules, re.MULTILINE)) | {"initialization", "figures"}
+    named = set(re.findall(r'^    group:\n.*?"(\w+)"$', rules, re.MULTILINE)) | {"initialization", "figures"}
     assert named == set(yaml.safe_load((ROOT / "profiles/default/profile.yaml").read_text())["group-components"])
 
 

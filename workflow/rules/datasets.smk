@@ -71,7 +71,7 @@ rule join:
         dataset=SLICED,
     group:
         "initialization"
-    threads: lambda wildcards: PLAN.threads(wildcards.dataset)
+    threads: lambda wildcards: PLAN.join_threads(wildcards.dataset)
     resources:
         **SITE.job,
         mem_mb=2000,

@@ -56,6 +56,10 @@ def _concentration(config: Config) -> Slice:
     return {"widths": draws.widths, "seed": draws.seed, "draws": draws.width_draws}
 
 
+COMBINE = "probes.combine"
+"""Module that puts slices together without computing anything."""
+
+
 @dataclass(frozen=True)
 class Dataset:
     """One dataset: `results/<name>/<place>/<dataset>.zarr`."""
@@ -74,7 +78,7 @@ class Dataset:
     """Whether it reads the text of the probes."""
     seeds: Callable[[Config], int] | None = None
     """Number of seeds, in slices of `probe.seeds_per_job` per job; None if one job measures the whole dataset."""
-    join: str = "probes.combine"
+    join: str = COMBINE
     """Module that joins the slices."""
     keeps_slices: bool = True
     """Whether to keep joined slices, so that additional seeds need only new slices."""

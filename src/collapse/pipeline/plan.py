@@ -18,7 +18,7 @@ from collapse.config.root import Config, parse
 from collapse.config.run import DataSpec, RunSpec
 from collapse.config.tokens import FileTokenizer
 from collapse.files import write_atomic
-from collapse.pipeline.datasets import DATASETS
+from collapse.pipeline.datasets import COMBINE, DATASETS
 from collapse.pipeline.fingerprint import fingerprint
 from collapse.pipeline.gallery import Figure, figures
 from collapse.pipeline.paths import ResultPaths, results
@@ -152,6 +152,10 @@ class Plan:
     def threads(self, dataset: str) -> int:
         """CPU threads of a job of a dataset."""
         return self.config.execution.threads if DATASETS[dataset].parallel else 1
+
+    def join_threads(self, dataset: str) -> int:
+        """CPU threads of the job that joins slices: more than one only if it computes with them."""
+        return 1 if DATASETS[dataset].join == COMBINE else self.threads(dataset)
 
     def memory_mb(self, dataset: str) -> int:
         """Expected memory of a job of a dataset, MB."""
