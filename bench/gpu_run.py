@@ -205,11 +205,13 @@ def draw(config: Config, run: Path) -> None:
         print(f"the figures: not drawn, since there is no {', no '.join(missing)}")
         return
     from collapse.figures.command import draw_figure
+    from collapse.figures.runs import show
 
+    shown = [show(run, config.analysis)]
     folder = run.parents[1] / "figures"
     of_one_run = ("gradient_contribution", "contraction", "gradient_norms")
     for number, family in enumerate((*of_one_run, "frequency_loss"), start=3):
-        inputs = {"run": [run]} if family in of_one_run else {"no_warmup": [run], "warmup": []}
+        inputs = {"run": shown} if family in of_one_run else {"no_warmup": shown, "warmup": []}
         out = folder / f"fig{number:02d}_{family}.png"
-        draw_figure(family, inputs, config.figures, config.analysis, number, out)
+        draw_figure(family, inputs, config.figures, number, out)
         print(f"the figures: {out}")

@@ -194,15 +194,16 @@ def judge(plan: Plan) -> None:
 def draw(plan: Plan, name: str) -> None:
     """Draw a figure."""
     from collapse.figures.command import draw_figure
+    from collapse.figures.runs import Shown, show
 
-    figure = plan.figures[name]
-    inputs: dict[str, Sequence[Path]] = {
-        option: [plan.paths.run(run_id) for run_id in run_ids] for option, run_ids in figure.runs.items()
+    figure, analysis = plan.figures[name], plan.config.analysis
+    inputs: dict[str, Path | Sequence[Shown]] = {
+        option: [show(plan.paths.run(run_id), analysis) for run_id in run_ids]
+        for option, run_ids in figure.runs.items()
     }
     if figure.data is not None:
-        inputs = {"data": [plan.paths.root / f"{figure.data}.zarr"]}
-    style, analysis = plan.config.figures, plan.config.analysis
-    draw_figure(figure.family, inputs, style, analysis, figure.number, plan.paths.figures / f"{name}.png")
+        inputs["data"] = plan.paths.root / f"{figure.data}.zarr"
+    draw_figure(figure.family, inputs, plan.config.figures, figure.number, plan.paths.figures / f"{name}.png")
 
 
 def report(plan: Plan) -> None:

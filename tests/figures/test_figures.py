@@ -239,13 +239,14 @@ def published(make_run: Make, publish_run: Publish, tmp_path: Path) -> Path:
 
 
 def test_draw_figure(published: Path, tmp_path: Path) -> None:
+    run = show(published, AnalysisConfig())
     for family, inputs, number in (
-        ("contraction", {"run": [published]}, 4),
-        ("overview", {"runs": [published], "collapsing": [published]}, None),
-        ("frequency_loss", {"no_warmup": [], "warmup": [published]}, 6),
+        ("contraction", {"run": [run]}, 4),
+        ("overview", {"runs": [run], "collapsing": [run]}, None),
+        ("frequency_loss", {"no_warmup": [], "warmup": [run]}, 6),
     ):
         out = tmp_path / "figures" / f"{family}.png"
-        draw_figure(family, inputs, STYLE, AnalysisConfig(), number, out)
+        draw_figure(family, inputs, STYLE, number, out)
         assert out.with_suffix(".pdf").is_file()
         with Image.open(out) as picture:
             assert picture.width == pytest.approx(60 * FULL, abs=1)
@@ -260,7 +261,6 @@ def test_palettes_are_continuous(palette: Palette) -> None:
 
 
 def test_a_missing_run_is_a_sentence(tmp_path: Path) -> None:
-    out, folder = tmp_path / "figure.png", tmp_path / "nowhere"
+    folder = tmp_path / "nowhere"
     with pytest.raises(CollapseError, match=re.escape(f"{folder}: no run here")):
-        draw_figure("tsim_heatmap", {"run": [folder]}, STYLE, AnalysisConfig(), None, out)
-    assert not out.exists()
+        show(folder, AnalysisConfig())

@@ -14,7 +14,6 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from PIL import Image
 
-from collapse.config.analysis import AnalysisConfig
 from collapse.config.figures import FiguresConfig
 from collapse.errors import CollapseError
 from collapse.figures.command import draw_figure
@@ -260,14 +259,14 @@ def test_concentration_below_the_bound_of_its_legend(make_probe: Make) -> None:
 def test_draw_figure(make_probe: Make, publish_probe: Publish, tmp_path: Path) -> None:
     data = publish_probe(make_probe("increments"), tmp_path / "probes" / "increments.zarr")
     out = tmp_path / "figures" / "fig01_increments.png"
-    draw_figure("increments", {"data": [data]}, STYLE, AnalysisConfig(), 1, out)
+    draw_figure("increments", {"data": data}, STYLE, 1, out)
     with Image.open(out) as picture:
         assert picture.info["Title"] == "Figure 1: One-step increments of token similarity at initialization"
     assert out.with_suffix(".pdf").is_file()
     data.with_suffix(".json").unlink()
     out = tmp_path / "row_norms.png"
     with pytest.raises(CollapseError, match="missing or unfinished"):
-        draw_figure("row_norms", {"data": [data]}, STYLE, AnalysisConfig(), None, out)
+        draw_figure("row_norms", {"data": data}, STYLE, None, out)
     assert not out.exists()
 
 
