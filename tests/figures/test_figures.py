@@ -21,7 +21,7 @@ from collapse.figures.command import draw_figure
 from collapse.figures.family import load_family
 from collapse.figures.gradient_norms import steps_shown
 from collapse.figures.panels import masked, smooth, window
-from collapse.figures.runs import Shown
+from collapse.figures.runs import Shown, show
 from collapse.figures.style import FULL, INK, colour_map, ordered_colours, save, theme
 
 Make = Callable[..., xr.Dataset]
